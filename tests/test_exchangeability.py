@@ -81,6 +81,59 @@ def test_few_relabellings_within_strata_are_enumerated() -> None:
     assert relate(frame, "g", strata="b", kernel="linear").pvalues[0] == pytest.approx(0.55)
 
 
+def test_pairs_with_ties_have_the_exact_p_value() -> None:
+    """R: oneway_test(v ~ t | id, distribution = "exact"), p = 0.07763671875 (coin).
+
+    Of 16 pairs 12 differ. The law of T over their sign flips is a lattice, whose steps no smooth law follows.
+    """
+    first = np.arange(1, 17) % 5
+    second = first + np.array([0, 0, 1, 1, -1, 2, 2, 0, 3, -2, 1, 0, 2, 1, -1, 4])
+    found = compare(column(first), column(second), paired=True, kernel="linear", random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.07763671875)
+
+
+def test_columns_that_vary_in_few_strata_have_the_exact_p_value() -> None:
+    """R: oneway_test(x ~ g | b, distribution = "exact"), p = 0.024 (coin).
+
+    b <- factor(rep(1:12, each = 5)); i <- 1:60; g <- factor(1 + ((i + i %/% 5) %% 5 < 2))
+    x <- ifelse(as.integer(b) %in% c(2, 7, 11), (3 * i + i^2) %% 4 + 2 * (g == 2), as.integer(b) %% 3)
+    """
+    i, b = np.arange(1, 61), np.repeat(np.arange(1, 13), 5)
+    g = ((i + i // 5) % 5 < 2).astype(int)
+    x = np.where(np.isin(b, [2, 7, 11]), (3 * i + i**2) % 4 + 2 * g, b % 3)
+    found = relate(column(x), g, strata=b, kernel="linear", random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.024)
+
+
+def test_ties_within_strata() -> None:
+    """R: statistic(oneway_test(x ~ g | b)) and statistic(independence_test(x + 0.6 * y ~ y | b)) (coin).
+
+    i <- 1:22; b <- factor(rep(1:4, c(7, 6, 5, 4)))
+    g <- factor(c(1,1,1,2,2,2,2, 1,2,1,2,1,2, 2,2,1,1,1, 1,2,2,2)); y <- (5 * i + i^2) %% 4 + as.integer(b)
+    x <- (7 * i^2 + 3 * i) %% 5 + 2 * (as.integer(b) - 1) + (g == 2) * (i %% 3 > 0)
+
+    A million permutations of y within blocks give p = 0.2421.
+    """
+    i, b = np.arange(1, 23), np.repeat([1, 2, 3, 4], [7, 6, 5, 4])
+    g = np.array([1, 1, 1, 2, 2, 2, 2, 1, 2, 1, 2, 1, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2])
+    x, y = (7 * i**2 + 3 * i) % 5 + 2 * (b - 1) + (g == 2) * (i % 3 > 0), (5 * i + i**2) % 4 + b
+    assert standardised(x, g, b) == pytest.approx(0.28906839461, rel=1e-9)
+    assert standardised(x + 0.6 * y, y, b) == pytest.approx(1.19692706578, rel=1e-9)
+    found = relate(column(x + 0.6 * y), y, strata=b, kernel="linear", response="numeric", random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.2421, rel=0.03)
+
+
+def test_several_classes_within_strata_have_the_exact_p_value() -> None:
+    """R: the share of all 5,184 orders of v within b in which sum(tapply(c, k, sum)^2) is at least that of the data.
+
+    c <- v - ave(v, b)
+    """
+    k, b = [1, 2, 3, 1, 1, 2, 2, 3, 3, 1, 2, 3, 3], np.repeat([1, 2, 3, 4], [3, 3, 3, 4])
+    v = column([1, 2, 2, 0, 1, 3, 2, 2, 4, 5, 1, 3, 6])
+    found = relate(v, k, strata=b, kernel="linear", response="category", random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.716049382716)
+
+
 def test_two_values_within_strata_have_the_exact_p_value() -> None:
     """R: the rabbits of ?mantelhaen.test, oneway_test(x ~ delay | level, distribution = "exact") (coin).
 

@@ -1,10 +1,11 @@
 """Permutation laws within strata by enumeration, for few relabellings and for columns with few different values.
 
 As in `kernsift.estimators.null_laws.enumeration`: a smooth law does not fit a statistic that takes few values. Where
-all relabellings of the units are few, they are enumerated. Two values against two labels have a law in closed form, the
-sum of hypergeometric variables of the strata, which for pairs is McNemar's exact test. Columns in which few units
-differ from the commonest value get outcomes drawn at random, and with an unbounded kernel columns with outliers. So do
-columns with a small p-value where few units of a rare response are expected to meet a rare value.
+all relabellings of the units are few, or those in the strata in which a column varies, they are enumerated. Two values
+against two labels have a law in closed form, the sum of hypergeometric variables of the strata, which for pairs is
+McNemar's exact test. Columns in which few units differ from the commonest value get outcomes drawn at random, and with
+an unbounded kernel columns with outliers. So do columns with a small p-value where few units of a rare response are
+expected to meet a rare value.
 """
 
 from __future__ import annotations
@@ -91,6 +92,12 @@ def _diagonal_shares(factors: Array) -> np.ndarray:
     return np.asarray(squares / np.maximum(trace**2, 1e-300))
 
 
+def _enumerated(factors: Sequence[np.ndarray], relabelled: Sequence[np.ndarray], weights: np.ndarray) -> float:
+    """Log p-value of a feature with these factors (m, N), from the response (p, A, N) of all relabellings."""
+    crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
+    return log_share(np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed]), weights)
+
+
 class Relabellings:
     """The relabellings of units that permutations within strata can make."""
 
@@ -108,8 +115,9 @@ class Relabellings:
         return np.bincount(place, minlength=count * len(self._strata.sizes)).reshape(-1, count)
 
     @cached_property
-    def _log_arrangements(self) -> float:
-        return float(gammaln(self._strata.sizes + 1).sum() - gammaln(self._table + 1).sum())
+    def _log_arrangements(self) -> np.ndarray:
+        """(S,) logs of the numbers of different relabellings of the strata."""
+        return np.asarray(gammaln(self._strata.sizes + 1) - gammaln(self._table + 1).sum(axis=1))
 
     @cached_property
     def log_count(self) -> float:
@@ -117,10 +125,11 @@ class Relabellings:
 
         Classes with equal numbers in every stratum may change places.
         """
+        count = float(self._log_arrangements.sum())
         if not self._symmetric:
-            return self._log_arrangements
+            return count
         alike = np.unique(self._table, axis=1, return_counts=True)[1]
-        return float(self._log_arrangements - gammaln(alike + 1).sum())
+        return count - float(gammaln(alike + 1).sum())
 
     @property
     def ceiling(self) -> float:
@@ -130,7 +139,7 @@ class Relabellings:
     @cached_property
     def _all(self) -> np.ndarray | None:
         """(A, N) for every relabelling the unit whose response each unit gets, the observed one first."""
-        log_count = self.log_count if self._two_alike else self._log_arrangements
+        log_count = self.log_count if self._two_alike else self._log_arrangements.sum()
         if log_count > math.log(min(_MOST, _NUMBERS / len(self._kinds))) + 1e-9:
             return None
         found = np.zeros((1, 0), dtype=int)
@@ -170,6 +179,7 @@ class Relabellings:
         two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
         targets = [to_numpy(statistic.target.factor) for statistic in statistics]
         relabelled = [target[:, every] for target in targets] if every is not None else []
+        small_pvalue = log_ndtr(-score) <= math.log(NULL_TAIL)
 
         def factors_of(place: int) -> list[np.ndarray]:
             factors = [to_numpy(statistic.view.factor[place, ...]) for statistic in statistics]
@@ -188,7 +198,11 @@ class Relabellings:
             pairs = zip(own, map(_diagonal_shares, targets), strict=True)
             return places[np.any([rule(*pair, len(self._kinds)) for pair in pairs], axis=0)]
 
-        known = values.few | two_classes | (every is not None)
+        fewer, varying = np.zeros(len(score), dtype=bool), np.zeros(0)
+        if every is None and counted is None:
+            varying = self._varying(statistics)
+            fewer = small_pvalue & (varying @ self._log_arrangements <= math.log(_MOST) + 1e-9)
+        known = values.few | two_classes | fewer | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
             heavy = carried(np.flatnonzero(varies & ~known), carried_by_few_rows).tolist()
             features = list(map(factors_of, heavy))
@@ -199,17 +213,19 @@ class Relabellings:
                 out[place] = score_of(np.array([min(log_share(drawn, weights, tails), -1e-15)]))[0]
         rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
         small = np.minimum(values.others, len(rare)) <= _RARE
-        tried = small & (log_ndtr(-score) <= math.log(NULL_TAIL)) & ~known & (not unbounded)
+        tried = small & small_pvalue & ~known & (not unbounded)
         drawn_places = carried(np.flatnonzero(varies & tried), few_products)
         for place in np.union1d(np.flatnonzero(varies & known), drawn_places).tolist():
             factors = factors_of(place)
             log_tails = log_ndtr(-scores[:, place])
             if every is not None:
-                crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
-                found = np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed])
-                log_pvalue = log_share(found, weights)
+                log_pvalue = _enumerated(factors, relabelled, weights)
             elif two_classes[place]:
                 log_pvalue = self._hypergeometric(values.differing(place))
+            elif fewer[place]:
+                units, own = self._in_strata(varying[place])
+                some = [target[:, units][:, own._all] for target in targets]
+                log_pvalue = _enumerated([factor[:, units] for factor in factors], some, weights)
             elif tried[place] and len(rare) < values.others[place]:
                 log_pvalue = self._drawn(rare, targets, factors, weights, log_tails, seed)
             else:
@@ -218,6 +234,18 @@ class Relabellings:
             if np.isfinite(log_pvalue):
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
         return out
+
+    def _varying(self, statistics: Sequence[FittedStatistic]) -> np.ndarray:
+        """(b, S) in which strata features vary under any of their views; they are rounding errors in the others."""
+        views = {id(one.view): to_numpy(one.view.factor) for one in statistics}.values()
+        sizes = [self._strata.sums(np.einsum("bmn,bmn->bn", factor, factor)) for factor in views]
+        return np.any([size > 1e-24 * size.sum(axis=1, keepdims=True) for size in sizes], axis=0)
+
+    def _in_strata(self, some: np.ndarray) -> tuple[np.ndarray, Relabellings]:
+        """The units of some of the strata (S,), and their relabellings."""
+        units = np.flatnonzero(some[self._strata.of_row])
+        strata = Strata(self._strata.order[units], self._strata.sizes[some])
+        return units, Relabellings(self._kinds[units], strata, self._symmetric)
 
     def _hypergeometric(self, marked: np.ndarray) -> float:
         """Log of the chance that the marked units with the second label deviate as much from their mean number."""
