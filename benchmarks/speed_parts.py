@@ -234,7 +234,7 @@ def precision(plan: Plan) -> Figures:
 def jobs(plan: Plan) -> Figures:
     """All threads against one."""
     cases = _middle(plan)
-    title = f"n_jobs=-1: n={cases[0].rows:,} d={cases[0].features}"
+    title = f"threads, n_jobs=-1: n={cases[0].rows:,} d={cases[0].features}"
 
     def with_jobs(case: Case, count: int) -> Case:
         return replace(case, options={**case.options, "n_jobs": count})
@@ -242,7 +242,7 @@ def jobs(plan: Plan) -> Figures:
     triples = [(case, with_jobs(case, -1), with_jobs(case, 1)) for case in cases]
     yield from _side_by_side(plan, title, "n_jobs=1", triples)
     few = Case("compare", plan.size(500_000), 20, None)
-    title = f"n_jobs=-1, few columns: n={2 * few.rows:,} d={few.features}"
+    title = f"threads, few columns, n_jobs=-1: n={2 * few.rows:,} d={few.features}"
     yield from _side_by_side(plan, title, "n_jobs=1", [(few, with_jobs(few, -1), with_jobs(few, 1))], most=0.59)
 
 
