@@ -817,9 +817,11 @@ def test_a_column_that_identifies_subjects_is_noted() -> None:
     assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
 
 
-def test_an_identifier_behind_many_counts_is_noted() -> None:
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_identifier_behind_many_counts_is_noted(missing: bool) -> None:
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.poisson(4.0, size=(120, 30))).add_prefix("gene ").assign(subject=np.arange(120) // 6)
+    subject = pd.Series(np.arange(120) // 6).mask(missing & (np.arange(120) % 17 == 0))
+    table = pd.DataFrame(rng.poisson(4.0, size=(120, 30))).add_prefix("gene ").assign(subject=subject)
     notes = relate(table, np.arange(120) // 6 % 2, random_state=0).notes
     assert any("'subject' looks like an identifier: its 20 values repeat" in note for note in notes)
 

@@ -82,7 +82,7 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
             return
         first = to_numpy(table.part(run_of(table.offsets[single]), rows))
         with np.errstate(invalid="ignore"):  # signalling NaNs
-            whole = (first == np.floor(first)).all(axis=0)
+            whole = ((first == np.floor(first)) | np.isnan(first)).all(axis=0)
         single, first = single[whole], first[:, whole]
     single = single[[_one_response(column, response()[rows]) for column in first.T]]
     for feature in single[:_CHECKED]:
@@ -107,16 +107,20 @@ def _described(tables: Sequence[Annotations], name: str) -> np.ndarray:
 
 def _subjects(column: np.ndarray, response: np.ndarray) -> int:
     """The number of subjects that a column (n,) identifies; 0 where it does not look like an identifier."""
-    known = ~np.isnan(column)
-    if len(column) != len(response) or (column[known] != np.floor(column[known])).any():
+    if len(column) != len(response):
         return 0
-    values, first, sizes = np.unique(column[known], return_index=True, return_counts=True)
-    each = np.unique(response[known][first], return_counts=True)[1]
+    known = ~np.isnan(column)
+    column, response = column[known], response[known]
+    if (column != np.floor(column)).any():
+        return 0
+    values, first, sizes = np.unique(column, return_index=True, return_counts=True)
+    each = np.unique(response[first], return_counts=True)[1]
     # By chance some values with few rows have one response, but not all of them.
     repeated = len(values) >= _FEWEST_SUBJECTS and np.median(sizes) >= 2 and len(each) >= 2
-    return len(values) if repeated and _one_response(column[known], response[known]) else 0
+    return len(values) if repeated and _one_response(column, response) else 0
 
 
 def _one_response(column: np.ndarray, response: np.ndarray) -> bool:
-    """Whether rows with the same value of a column have the same response."""
-    return not varies(np.unique(column, return_inverse=True)[1].ravel(), response).any()
+    """Whether rows with the same value of a column, which may be missing in some, have the same response."""
+    known = ~np.isnan(column)
+    return not (known.any() and varies(np.unique(column[known], return_inverse=True)[1], response[known]).any())
