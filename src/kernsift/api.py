@@ -524,6 +524,7 @@ def topk_pvalues(
         raise InputError("cov: needs a symmetric matrix, got one that is not; pass (cov + cov.T) / 2.")
     if np.linalg.eigvalsh(spread)[0] < -1e-8 * np.abs(spread).max(initial=0):
         raise InputError("cov: needs a positive semi-definite matrix, got a negative eigenvalue; pass a covariance.")
+    check_selection(k, None, len(values))
     scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
     rule = selection_rule(k, None, scores)
     selected = rule.select(values)

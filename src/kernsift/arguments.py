@@ -316,9 +316,8 @@ def _is_share(k: Any) -> bool:
 
 
 def selection_rule(k: int | float | None, threshold: float | None, scores: Scores) -> SelectionRule:
-    """The selection rule of a call; to select as many features as there are is `Everything`."""
+    """The selection rule for a checked k or threshold; to select as many features as there are is `Everything`."""
     d = len(scores)
-    check_selection(k, threshold, d)
     sd = np.sqrt(scores.cov.diagonal())
     if threshold is not None:
         return Threshold(float(threshold), sd)
