@@ -40,7 +40,7 @@ from scipy.special import log_ndtr
 from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
-from kernsift.estimators.conditional.remaining_dependence import Smoothed
+from kernsift.estimators.conditional.remaining_dependence import RemainingDependence
 from kernsift.estimators.conditional.residual_alignment import (
     DIRECTIONS,
     RESPONSE_DIRECTIONS,
@@ -109,14 +109,14 @@ class ConditionalResponse:
     views : its residuals by view.
     regression : what takes the confounders out.
     law_rows : rows from which null laws are learned; None for all.
-    smoothed : what is left of the confounders in its residuals, by view.
+    remaining : the test of what is left of the confounders.
     """
 
     response: Response
     views: dict[str, ResidualView]
     regression: ConfounderRegression
     law_rows: np.ndarray | None
-    smoothed: dict[str, Smoothed]
+    remaining: RemainingDependence
 
 
 def conditional_mmd(
@@ -229,9 +229,8 @@ def _residual_response(
     units, law_rows = regression.units, None
     if units is None and response.n > 2 * _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
-    rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
-    smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}
-    return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, smoothed)
+    remaining = RemainingDependence.of(response.n, regression.spaces, units, rng)
+    return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, remaining)
 
 
 def _rows_of(response: Response) -> dict[str, np.ndarray]:
@@ -372,14 +371,11 @@ class _Measuring:
             point_effect(one, own[pair.feature], given.views[pair.response])
             for one, pair in zip(statistics, pairs, strict=True)
         )
-        values = centred_at(self.subset, own[pairs[best].feature].values[:, :DIRECTIONS])
-        cross = statistics[best].total.reshape(own[pairs[best].feature].values.shape[1], -1)
+        feature_view, response_view = own[pairs[best].feature], given.views[pairs[best].response]
+        values = centred_at(self.subset, feature_view.values[:, :DIRECTIONS])
+        cross = statistics[best].total.reshape(feature_view.values.shape[1], -1)
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
-        remaining = [
-            given.smoothed[pair.response].remaining(own[pair.feature], one)
-            for one, pair in zip(statistics, pairs, strict=True)
-        ]
         return Winner(
             feature,
             self._combined(statistics, scores),
@@ -388,7 +384,7 @@ class _Measuring:
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
-            min(1.0, len(remaining) * min(remaining)),
+            given.remaining.pvalue(cross, feature_view.values, response_view.values),
             cross[:DIRECTIONS, :RESPONSE_DIRECTIONS],
             statistics[best]._replace(products=_NONE, diagonal=_NONE, gram=_NONE),
             self.targets,

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from kernsift.data.tables import spaced_rows
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
@@ -31,7 +30,6 @@ from kernsift.estimators.conditional.regression_terms import (
     KNOTS,
     LINEAR,
     NARROW,
-    NARROW_COLUMNS,
     NARROW_FEATURES,
     NUMBERS,
     SINGLE,
@@ -57,46 +55,6 @@ _LEVERAGE_ROWS, _MOST_WEIGHT = 2**12, 30.0
 _PREDICTED, _MOST_SPENT = 3, 0.5
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
 _NEGLIGIBLE, _NOTHING = 1e-8, 1e-9
-# Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
-_NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
-
-
-class Neighbours(NamedTuple):
-    """Some rows, and the means over the nearest of them.
-
-    Attributes
-    ----------
-    rows : (m,) the rows.
-    means : sparse (m, m), one for each number of neighbours: row i has the weights of a mean over the rows nearest to
-        row i, without itself.
-    """
-
-    rows: np.ndarray
-    means: tuple[csr_matrix, ...]
-
-    @classmethod
-    def of(cls, spaces: Sequence[np.ndarray], units: np.ndarray | None, rng: np.random.Generator) -> Neighbours:
-        """Near rows in spaces (n, q), at most one of each unit, codes (n,)."""
-        from sklearn.neighbors import NearestNeighbors
-
-        rows = np.arange(len(spaces[0])) if spaces else np.empty(0, dtype=int)
-        if units is not None:
-            rows = np.unique(rng.permutation(rows)[np.unique(units[rows], return_index=True)[1]])
-        most = _CHECKED_ROWS if spaces and spaces[0].shape[1] <= NARROW_COLUMNS else _CHECKED_ROWS // 4
-        rows = np.sort(rng.choice(rows, min(len(rows), most), replace=False))
-        means: list[csr_matrix] = []
-        for space in spaces:
-            counts = [count for count in _NEIGHBOURS if 8 * count <= len(rows)]
-            if not counts:
-                continue
-            # Rows with the same confounders are near to each other in random order.
-            places = space[rows] + 1e-6 * rng.standard_normal((len(rows), space.shape[1]))
-            near = NearestNeighbors(n_neighbors=counts[-1]).fit(places).kneighbors(return_distance=False)
-            for count in counts:
-                ends = np.arange(len(rows) + 1) * count
-                weights = np.full(ends[-1], 1.0 / count)
-                means.append(csr_matrix((weights, near[:, :count].ravel(), ends), shape=(len(rows), len(rows))))
-        return cls(rows, tuple(means))
 
 
 class _Model(NamedTuple):
@@ -106,14 +64,12 @@ class _Model(NamedTuple):
     ----------
     directions : (Q, q) its directions in the basis.
     kept : (penalties, q) the share that it keeps of each.
-    near : (K, q) sum_ij w_ij b_i b_j for each direction b and each mean w over neighbours.
     freedom : (q,) the degrees of freedom, of n, that a direction has; 1 where every row is by itself.
     leverage : (rows, penalties) S_ii of the smoother S at `_leverage_rows`, scaled to the mean tr S / n.
     """
 
     directions: np.ndarray
     kept: np.ndarray
-    near: np.ndarray
     freedom: np.ndarray
     leverage: np.ndarray
 
@@ -126,7 +82,7 @@ class ConfounderRegression:
     ----------
     basis : (n, Q) orthonormal columns, centred within strata.
     models : the smoothers to choose from.
-    neighbours : rows with similar confounders.
+    spaces : (n, q) places of the rows in which near rows have similar confounders.
     strata : (n,) codes of strata whose means are taken out first; None for the mean of all rows.
     units : (n,) codes of rows that belong together; None where every row is by itself.
     cross_fitted : predictions of outputs by a scikit-learn regressor, each row's from the other rows; None without one.
@@ -134,7 +90,7 @@ class ConfounderRegression:
 
     basis: np.ndarray
     models: tuple[_Model, ...]
-    neighbours: Neighbours
+    spaces: tuple[np.ndarray, ...]
     strata: np.ndarray | None = None
     units: np.ndarray | None = None
     cross_fitted: CrossFitted | None = None
@@ -150,21 +106,18 @@ class ConfounderRegression:
         error, model, step = self._choose(outputs, inner)
         means = self._means * _rows_in_unit(self.units)
         fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], means)
-        near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
         for place in np.unique(model):
-            own, (directions, kept, between, freedom, _) = model == place, self.models[place]
+            own, (directions, kept, freedom, _) = model == place, self.models[place]
             share = kept[np.maximum(step[own] - steps_below, 0)].T
             fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
-            taken = 2.0 * share - share**2
-            spent[own] += freedom @ taken
-            near[:, own] = between @ taken
+            spent[own] += freedom @ (2.0 * share - share**2)
         values = outputs - self.basis @ fitted.astype(self.basis.dtype)
         values[:, (values**2).sum(axis=0) <= _NOTHING * (outputs**2).sum(axis=0)] = 0.0
         if self.cross_fitted is not None:
             others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
-            values[:, closer], spent[closer], near[:, closer] = others[:, closer], means, 0.0
-        return ResidualView(values, spent, near)
+            values[:, closer], spent[closer] = others[:, closer], means
+        return ResidualView(values, spent)
 
     @property
     def _means(self) -> float:
@@ -250,19 +203,19 @@ def fit_regression(
     """
     terms, n = terms_of(confounders, targets, rng), confounders.n
     rows = np.arange(n) if confounders.rows is None else confounders.rows
-    neighbours = Neighbours.of([space[rows] for space in terms.spaces], units, rng)
+    spaces = tuple(space[rows] for space in terms.spaces)
     sizes = {name: part.shape[1] for name, part in terms.named.items() if part.shape[1]}
     cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
     basis, triangle = np.empty((n, 0), precision(n)), np.empty((0, 0))
     if not sizes:
-        return ConfounderRegression(basis, (), neighbours, strata, units, cross_fitted)
+        return ConfounderRegression(basis, (), spaces, strata, units, cross_fitted)
     if (count := sizes.get("linear", 0)) > (1.0 - _LEAST_FREEDOM) * n:
         raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
     basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
     weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
     smoothers = [_smoother(basis, triangle, own, units) for own in weights]
     if terms.spaces:
-        first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
+        first = ConfounderRegression(basis, tuple(smoothers), spaces, strata, units)
         leading = centred_within(targets[:, :_PREDICTED], strata)
         noise = float((first.residuals(leading).values ** 2).mean())
         left = replace(first, models=first.models[:2]).residuals(leading, steps_below=0).values
@@ -292,7 +245,7 @@ def fit_regression(
         some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
         some &= residuals.spent <= _MOST_SPENT * n
         curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
-        parts, near = [part[rows] for part in terms.parts], neighbours.rows
+        parts, near = [part[rows] for part in terms.parts], one_row_of_each_unit(n, units, rng)
         count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
         for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
@@ -304,9 +257,7 @@ def fit_regression(
             smoothers += models_with((weights[0], [LINEAR, 0.0, 0.0]), (weights[1], [LINEAR, 0.0, 0.0]))
         if beyond.shape[1]:
             smoothers += models_with((weights[1], [LINEAR, 1.0, 0.0]))
-    between = _between(basis, neighbours)
-    models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
-    return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
+    return ConfounderRegression(basis, tuple(smoothers), spaces, strata, units, cross_fitted)
 
 
 def _padded(smoothers: Sequence[_Model], basis: np.ndarray) -> list[_Model]:
@@ -350,24 +301,19 @@ def _smoother(basis: np.ndarray, triangle: np.ndarray, weights: np.ndarray, unit
     directions = scaled @ (vectors / np.sqrt(squares))
     leverage = (basis[_leverage_rows(len(basis))] @ directions) ** 2 @ kept.T
     leverage *= kept.sum(axis=1) / np.maximum(leverage.mean(axis=0) * len(basis), 1e-300)
-    return _Model(directions, kept, np.empty((0, len(squares))), _freedom(basis, directions, units), leverage)
+    return _Model(directions, kept, _freedom(basis, directions, units), leverage)
 
 
 def _leverage_rows(n: int) -> np.ndarray:
     return spaced_rows(n, _LEVERAGE_ROWS)
 
 
-def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
-    """(Q, Q) sum_ij w_ij b_i b_j' of the rows b of the basis for each mean w over neighbours, from some of the rows."""
-    own = basis[neighbours.rows]
-    some = own[:_TRACE_ROWS]
-    return [some.T @ (mean[:_TRACE_ROWS] @ own) * (len(own) / max(len(some), 1)) for mean in neighbours.means]
-
-
-def _traces(between: list[np.ndarray], directions: np.ndarray) -> np.ndarray:
-    """(K, q) d'B d of directions d, the columns of (Q, q)."""
-    found = [((part @ directions) * directions).sum(axis=0) for part in between]
-    return np.array(found).reshape(len(between), directions.shape[1])
+def one_row_of_each_unit(n: int, units: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Rows of n, at random one of each unit, codes (n,); all rows where every row is by itself."""
+    if units is None:
+        return np.arange(n)
+    order = rng.permutation(n)
+    return np.sort(order[np.unique(units[order], return_index=True)[1]])
 
 
 def _rows_in_unit(units: np.ndarray | None) -> float:

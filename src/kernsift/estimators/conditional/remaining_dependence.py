@@ -1,15 +1,15 @@
 """What a regression on confounders leaves of them in the residuals of features and of a response.
 
-If residuals of the feature and of the response still depend on z, and in the same way, the mean of v_i is not 0 and the
-p-value is too small. Then r_i is correlated with the mean of s_j over rows j that have nearly the same z, which it
-cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means over 1 to 64
-neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted by the products of
-their eigenvalues. If the spread of both follows z, rows with large r have large W s, and the law is scaled to the mean
-sum_i |r_i|^2 |(W s)_i|^2 over random signs. With k neighbours the noise in W s is sqrt(k) times less than in s, so that
-U shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
--(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first; as this is an approximation, what
-explains less than 0.15 of the covariance of r and s does not count. Where more features have a p-value of U below 0.01
-than chance explains, the result carries a note with their names.
+Let a_i and s_i be the residuals of a feature and of the response along the leading pair of singular vectors of their
+cross-covariance. If both still depend on z, and in the same way, this makes C = sum_i a_i s_i and the statistic T too
+large, and the p-value too small. Then Q = sum_ij w_ij a_i s_j is large as well, with w_ij the symmetric weights of
+means over 1 to 64 rows j near to row i in z, and so is sum_ij w_ij a_i a_j. If a does not depend on z, whatever s does,
+the second has the mean 0 over random signs of the a_i, and Q has that given C if its regression on C is taken off,
+which has the coefficient sum_i a_i^2 s_i (W s)_i / sum_i a_i^2 s_i^2. Both are compared with their standard deviation
+over these signs, wherever the spread is large. The same with a and s exchanged holds if s does not depend on z, and
+both must be significant. With k neighbours Q has sqrt(k) times less noise than C, so that it shows smaller errors than
+those that change T; what is less than 0.15 of C does not count. Where more features have a p-value below 0.01 than
+chance explains, the result carries a note with their names.
 """
 
 from __future__ import annotations
@@ -18,74 +18,71 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import ndtr
 
-from kernsift.estimators.conditional.regression import Neighbours
-from kernsift.estimators.conditional.residual_statistics import PairStatistic, ResidualView
-from kernsift.estimators.null_laws.permutation_law import gamma_score
+from kernsift.estimators.conditional.regression import one_row_of_each_unit
 from kernsift.exceptions import quoted
 from kernsift.execution.notes import add_note
 
 # The level at which dependence on z is reported, and the least share of the observed covariance that it explains.
 _CHECK_LEVEL, _LEAST_LEFT = 0.01, 0.15
+# Neighbours of a row, each with at least eight times as many rows, and the most rows that are checked.
+_NEIGHBOURS, _CHECKED_ROWS = (1, 4, 16, 64), 2**13
 
 
-def _power_traces(values: np.ndarray) -> tuple[float, float, float]:
-    """tr(A), tr(A^2) and tr(A^3) of the scatter A of values (m, p)."""
-    scatter = values.T @ values
-    square = scatter @ scatter
-    return float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum())
+class RemainingDependence(NamedTuple):
+    """Some rows, and symmetric weights (m, m) of means over the nearest of them, for each number of neighbours."""
 
-
-def _squares(rows: np.ndarray) -> np.ndarray:
-    """(m,) squared lengths of rows."""
-    return np.asarray((rows**2).sum(axis=1))
-
-
-class Smoothed(NamedTuple):
-    """Means of the residuals of a response over rows with similar confounders.
-
-    Attributes
-    ----------
-    response : its residuals.
-    rows : (m,) the rows at which the means are.
-    means : (m, p) for each number of neighbours, centred.
-    traces : tr(A), tr(A^2) and tr(A^3) of the scatter A of each.
-    rows_in_unit : how many rows belong together, on average.
-    """
-
-    response: ResidualView
     rows: np.ndarray
-    means: tuple[np.ndarray, ...]
-    traces: tuple[tuple[float, float, float], ...]
-    rows_in_unit: float
+    weights: tuple[csr_array, ...]
 
     @classmethod
-    def of(cls, response: ResidualView, neighbours: Neighbours, rows_in_unit: float) -> Smoothed:
-        values = response.values[neighbours.rows]
-        found = [mean @ values for mean in neighbours.means]
-        means = tuple(part - part.mean(axis=0) for part in found)
-        return cls(response, neighbours.rows, means, tuple(map(_power_traces, means)), rows_in_unit)
+    def of(
+        cls, n: int, spaces: Sequence[np.ndarray], units: np.ndarray | None, rng: np.random.Generator
+    ) -> RemainingDependence:
+        """Near rows in spaces (n, q), at most one of each unit, codes (n,)."""
+        from sklearn.neighbors import NearestNeighbors
 
-    def remaining(self, feature: ResidualView, one: PairStatistic) -> float:
-        """P-value of what is left of the confounders in the residuals of both; the smallest of all means, corrected."""
-        own = feature.values[self.rows]
-        first, second, third = _power_traces(own)
-        if not self.means or second == 0:
-            return 1.0
-        freedom = np.maximum(len(feature.values) - np.maximum(feature.spent[:, None], self.response.spent), 1.0)
-        errors = self.rows_in_unit * one.total.reshape(freedom.shape) / freedom
-        best, m, squares = -np.inf, len(own), _squares(own)
-        for place, (mean, other) in enumerate(zip(self.means, self.traces, strict=True)):
-            expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
-            statistic = float(((own.T @ mean - expected) ** 2).sum())
-            spread = max(float(squares @ _squares(mean)) * m / max(first * other[0], 1e-300), 1.0)
-            sd = spread * np.sqrt(2.0 * second * other[1]) / m
-            if sd > 0 and statistic > _LEAST_LEFT**2 * one.statistic * (m / len(feature.values)) ** 2:
-                skewness = 8.0 * third * other[2] * (spread / (m * sd)) ** 3
-                standardised = (statistic - spread * first * other[0] / m) / sd
-                best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
-        return min(1.0, float(ndtr(-best)) * len(self.means))
+        rows = one_row_of_each_unit(n, units, rng)
+        rows = np.sort(rng.choice(rows, min(len(rows), _CHECKED_ROWS), replace=False))
+        weights = []
+        for space in spaces:
+            # Rows with the same confounders are near to each other in random order.
+            places = space[rows] + 1e-6 * rng.standard_normal((len(rows), space.shape[1]))
+            nearest = NearestNeighbors().fit(places)
+            for count in _NEIGHBOURS:
+                if 8 * count <= len(rows):
+                    near = csr_array(nearest.kneighbors_graph(n_neighbors=count))
+                    weights.append((near + near.T) / (2.0 * count))
+        return cls(rows, tuple(weights))
+
+    def pvalue(self, cross: np.ndarray, feature: np.ndarray, response: np.ndarray) -> float:
+        """P-value of what is left of the confounders in residuals (n, p) and (n, q) with the cross-covariance (p, q).
+
+        It is the smallest for all weights, corrected.
+        """
+        left, _, right = np.linalg.svd(cross, full_matrices=False)
+        a, s = feature[self.rows] @ left[:, 0], response[self.rows] @ right[0]
+        covariance, pvalue = a @ s, 1.0
+        for weights in self.weights:
+            means = weights @ np.column_stack([a, s])
+            statistic = a @ means[:, 1]
+            if statistic / (covariance or 1.0) > _LEAST_LEFT:
+                scores = (
+                    _dependence_score(a, s, means[:, 0], means[:, 1]),
+                    _dependence_score(s, a, means[:, 1], means[:, 0]),
+                )
+                pvalue = min(pvalue, 2 * len(self.weights) * float(ndtr(-min(scores))))
+        return pvalue
+
+
+def _dependence_score(one: np.ndarray, other: np.ndarray, mean: np.ndarray, other_mean: np.ndarray) -> float:
+    """The larger score of the dependence of residuals (n,) on z, from means of them and of others over near rows."""
+    rest = other_mean - other * (one**2 @ (other * other_mean)) / max(one**2 @ other**2, 1e-300)
+    given_covariance = np.sign(one @ other) * (one @ rest) / max(np.linalg.norm(one * rest), 1e-300)
+    alone = one @ mean / max(np.sqrt(2.0) * np.linalg.norm(one * mean), 1e-300)
+    return float(max(given_covariance, alone))
 
 
 def note_remaining_dependence(names: Sequence[str], remaining: np.ndarray) -> None:

@@ -29,12 +29,10 @@ class ResidualView(NamedTuple):
     values : (n, m) the residuals.
     spent : (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S; with units, in
         sums over these.
-    near : (K, m) tr(W (2 S - S^2)) for each mean W over neighbours.
     """
 
     values: np.ndarray
     spent: np.ndarray
-    near: np.ndarray = np.empty((0, 1))
 
     def after(self, spent: np.ndarray | float) -> ResidualView:
         """The same, with at least the degrees of freedom that a regression before this one used up."""
