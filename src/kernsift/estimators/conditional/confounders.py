@@ -30,22 +30,13 @@ class NothingLeft(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Confounders:
-    """Columns that are held fixed.
-
-    Attributes
-    ----------
-    names : of the p columns.
-    values : (N, p) numbers, or codes of categories; NaN where missing.
-    categorical : (p,) which columns are categories.
-    rows : (n,) the rows that are used, of all; None for all.
-    shared : what is computed once for all choices of rows.
-    """
+    """Columns that are held fixed."""
 
     names: tuple[str, ...]
-    values: np.ndarray
-    categorical: np.ndarray
-    rows: np.ndarray | None = None
-    shared: dict[str, Any] = field(default_factory=dict, repr=False)
+    values: np.ndarray  # (N, p) numbers, or codes of categories; NaN where missing
+    categorical: np.ndarray  # (p,) which columns are categories
+    rows: np.ndarray | None = None  # (n,) the rows that are used, of all
+    shared: dict[str, Any] = field(default_factory=dict, repr=False)  # what is computed once for all choices of rows
 
     @property
     def n(self) -> int:

@@ -101,21 +101,12 @@ _NONE = np.empty(0)
 
 @dataclass(frozen=True)
 class ConditionalResponse:
-    """A response after the confounders are taken out of it.
-
-    Attributes
-    ----------
-    response : its views and pairs of views.
-    views : its residuals by view.
-    regression : what takes the confounders out.
-    law_rows : rows from which null laws are learned; None for all.
-    remaining : the test of what is left of the confounders.
-    """
+    """A response after the confounders are taken out of it."""
 
     response: Response
     views: dict[str, ResidualView]
     regression: ConfounderRegression
-    law_rows: np.ndarray | None
+    law_rows: np.ndarray | None  # from which null laws are learned; None for all
     remaining: RemainingDependence
 
 
@@ -205,7 +196,7 @@ def _conditional(
     measured = map_blocks(measuring, blocks_of(table, kernels), table.d)
     winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
     effect = np.array([winner.effect for winner in winners])
-    cov = ResidualAlignment(tuple(winners), given.views, np.array([winner.square > 0 for winner in winners]))
+    cov = ResidualAlignment(tuple(winners), table.d)
 
     def effect_laws(features: np.ndarray) -> CombinedEffects:
         blocks = blocks_of(table, kernels, among=features)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -70,7 +69,7 @@ def _by_pattern(
     patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, subset: RowSubset, rng: np.random.Generator
 ) -> tuple[Scores, np.ndarray, np.ndarray]:
     """Scores of features that miss different rows, and (d,) which are constant, and which cannot be tested."""
-    (constant, varies, untested), winners = np.zeros((3, pooled.d), dtype=bool), []
+    (constant, untested), winners = np.zeros((2, pooled.d), dtype=bool), []
     parts: list[tuple[np.ndarray, Scores]] = []
     for own, part, given in pattern_tables(patterns, bandwidth, rng):
         if not len(own.features):
@@ -83,17 +82,10 @@ def _by_pattern(
             constant[own.features] = rows.constant
         if found is not None:
             assert isinstance(found.cov, ResidualAlignment)
-            varies[own.features] = found.cov.varies
             winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
             parts.append((own.features, found))
     if not parts:
         raise InputError("X: no feature has two rows with different responses.")
-    first = parts[0][1].cov
-    assert isinstance(first, ResidualAlignment)
-    cov = replace(first, winners=tuple(winners), varies=varies)
-    views = cov.of_winners("pair", None)
-    return (
-        Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views),
-        constant,
-        untested,
-    )
+    cov = ResidualAlignment(tuple(winners), pooled.d)
+    effects, views = partial(pattern_effects, parts), cov.of_winners("pair", None)
+    return Scores(pooled.names, cov.scores, cov, effects=effects, views=views), constant, untested

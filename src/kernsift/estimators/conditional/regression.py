@@ -4,10 +4,13 @@ A conditional test of a feature x and a response y given z needs residuals f(x) 
 all directions f and g of the two kernels. Its p-values hold if the product of the errors of the two regressions is
 small compared with 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
 
-**Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
-and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
-errors of the two regressions multiply, so that bias costs more than variance. All models are smoothers of one
-orthonormal basis, so that a feature costs one product of its rows with that basis.
+**Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. Beside smooth terms
+(`kernsift.estimators.conditional.regression_terms`) and those beyond thresholds (`thresholds`) these are splines of
+predictions of the leading directions of the response: where z changes where y is and not its shape, all g(y) have means
+that are functions of these predictions. For each output the model and the penalty with the smallest generalised
+cross-validation error are chosen, and a third of that penalty is used: errors of the two regressions multiply, so that
+bias costs more than variance. All models are smoothers of one orthonormal basis, so that a feature costs one product of
+its rows with that basis.
 
 **Unequal spread.** A smoother S reduces the expected sum of squared residuals of pure noise with variances v_i by about
 2 sum_i S_ii v_i. If the spread is largest at values of z that few rows have, where S_ii is largest too, that is far
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,20 +32,14 @@ from kernsift.data.tables import spaced_rows
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression_terms import (
     KNOTS,
-    LINEAR,
-    NARROW,
-    NARROW_FEATURES,
-    NUMBERS,
     SINGLE,
-    kernel_features,
-    leading_pairs,
-    precision,
+    pair_features,
     splines,
     stacked_terms,
     terms_of,
-    tree_terms,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
+from kernsift.estimators.conditional.thresholds import threshold_terms
 
 # Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
@@ -51,6 +49,22 @@ _STEPS_BELOW = 2
 _LEAST_FREEDOM, _FEW = 0.3, 4.0
 # Rows from which weights in degrees of freedom are computed, and the largest weight, so that no row decides alone.
 _LEVERAGE_ROWS, _MOST_WEIGHT = 2**12, 30.0
+# The models, with the weights of their terms: linear ones are as good as unpenalised.
+_LINEAR = {"linear": 100.0}
+_ADDITIVE = (_LINEAR, {**_LINEAR, "splines": 1.0})
+_ALONG = {"directions": 1.0, "metric": 0.5}
+_JOINT = {**_LINEAR, "splines": 0.3, "kernel": 0.3, **_ALONG}
+_SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, **_ALONG}, _JOINT)
+# The response is not predicted from leaves: these are where it happens to be high or low, and cross-validation does not
+# count that.
+_PREDICTING = (*_SMOOTH, {**_LINEAR, "splines": 1.0, "beyond": 1.0})
+_SEARCHED = {"predictions": 1.0, "pairs": 1.0}
+_MODELS = (
+    *_SMOOTH,
+    {**_LINEAR, **_SEARCHED},
+    {**_JOINT, **_SEARCHED},
+    {**_LINEAR, "splines": 1.0, "leaves": 100.0, "beyond": 1.0},
+)
 # Outputs of the response whose predictions are terms, and the most degrees of freedom, of n, that these may use up.
 _PREDICTED, _MOST_SPENT = 3, 0.5
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
@@ -58,41 +72,23 @@ _NEGLIGIBLE, _NOTHING = 1e-8, 1e-9
 
 
 class _Model(NamedTuple):
-    """A smoother of the basis.
+    """A smoother S of the basis."""
 
-    Attributes
-    ----------
-    directions : (Q, q) its directions in the basis.
-    kept : (penalties, q) the share that it keeps of each.
-    freedom : (q,) the degrees of freedom, of n, that a direction has; 1 where every row is by itself.
-    leverage : (rows, penalties) S_ii of the smoother S at `_leverage_rows`, scaled to the mean tr S / n.
-    """
-
-    directions: np.ndarray
-    kept: np.ndarray
-    freedom: np.ndarray
-    leverage: np.ndarray
+    directions: np.ndarray  # (Q, q) its directions in the basis
+    kept: np.ndarray  # (penalties, q) the share that it keeps of each
+    freedom: np.ndarray  # (q,) degrees of freedom, of n, that a direction has; 1 where every row is by itself
+    leverage: np.ndarray  # (rows, penalties) S_ii at `_leverage_rows`, scaled to the mean tr S / n
 
 
 @dataclass(frozen=True)
 class ConfounderRegression:
-    """Regressions of any outputs on confounders.
+    """Regressions of any outputs on confounders."""
 
-    Attributes
-    ----------
-    basis : (n, Q) orthonormal columns, centred within strata.
-    models : the smoothers to choose from.
-    spaces : (n, q) places of the rows in which near rows have similar confounders.
-    strata : (n,) codes of strata whose means are taken out first; None for the mean of all rows.
-    units : (n,) codes of rows that belong together; None where every row is by itself.
-    cross_fitted : predictions of outputs by a scikit-learn regressor, each row's from the other rows; None without one.
-    """
-
-    basis: np.ndarray
+    basis: np.ndarray  # (n, Q) orthonormal columns, centred within strata
     models: tuple[_Model, ...]
-    spaces: tuple[np.ndarray, ...]
-    strata: np.ndarray | None = None
-    units: np.ndarray | None = None
+    spaces: tuple[np.ndarray, ...]  # (n, q) places in which near rows have similar confounders
+    strata: np.ndarray | None = None  # (n,) codes of strata whose means are taken out first, not that of all rows
+    units: np.ndarray | None = None  # (n,) codes of rows that belong together
     cross_fitted: CrossFitted | None = None
 
     @property
@@ -201,93 +197,89 @@ def fit_regression(
     `strata` (n,) are codes whose means are taken out of everything, `units` (n,) codes of rows that belong together.
     `model` is a scikit-learn regressor that is compared with the ridge regression.
     """
-    terms, n = terms_of(confounders, targets, rng), confounders.n
-    rows = np.arange(n) if confounders.rows is None else confounders.rows
-    spaces = tuple(space[rows] for space in terms.spaces)
-    sizes = {name: part.shape[1] for name, part in terms.named.items() if part.shape[1]}
-    cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
-    basis, triangle = np.empty((n, 0), precision(n)), np.empty((0, 0))
-    if not sizes:
-        return ConfounderRegression(basis, (), spaces, strata, units, cross_fitted)
-    if (count := sizes.get("linear", 0)) > (1.0 - _LEAST_FREEDOM) * n:
+    shared, n = terms_of(confounders, targets, rng), confounders.n
+    rows = slice(None) if confounders.rows is None else confounders.rows
+    terms = {name: centred_within(part[rows], strata) for name, part in shared.named.items()}
+    if (count := terms["linear"].shape[1]) > (1.0 - _LEAST_FREEDOM) * n:
         raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
-    basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
-    weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
-    smoothers = [_smoother(basis, triangle, own, units) for own in weights]
-    if terms.spaces:
-        first = ConfounderRegression(basis, tuple(smoothers), spaces, strata, units)
+    spaces, inputs = tuple(space[rows] for space in shared.spaces), shared.inputs[rows]
+    fit = partial(_ridge_regression, spaces=spaces, strata=strata, units=units)
+    if spaces:
         leading = centred_within(targets[:, :_PREDICTED], strata)
-        noise = float((first.residuals(leading).values ** 2).mean())
-        left = replace(first, models=first.models[:2]).residuals(leading, steps_below=0).values
-        smooth = np.hstack([terms.named[name][rows] for name in ("linear", "splines")], dtype=basis.dtype)
-        found = tree_terms(terms.inputs[rows], leading, left, smooth, noise, _rows_in_unit(units), rng)
-        leaves, beyond = (centred_within(part, strata) for part in found)
-        basis, triangle = _extended(basis, triangle, [leaves, beyond])
-
-        def models_with(*chosen: tuple[np.ndarray, list[float]]) -> list[_Model]:
-            return [
-                _smoother(basis, triangle, np.append(own, np.repeat(added, counts)), units) for own, added in chosen
-            ]
-
-        counts, smoothers = [leaves.shape[1], beyond.shape[1]], _padded(smoothers, basis)
-        # Predictions are not made from leaves: these are where the response happens to be high or low, and
-        # cross-validation does not count that.
-        curved = models_with((weights[1], [0.0, 1.0])) if beyond.shape[1] else []
-        first = replace(first, basis=basis, models=(*smoothers, *curved))
-        if values is not None:
-            numbers = centred_within(values, strata)
-            leading = np.column_stack([leading, numbers * (leading[:, 0].std() / max(float(numbers.std()), 1e-300))])
-        # Each row's own output counts in its prediction: predictions from the other rows alone, together with the
-        # basis, would reveal the row's error.
-        residuals = first.residuals(leading)
-        predicted = leading - residuals.values
-        # A prediction that consists of rounding errors, or of a row's own output, would reveal the response.
-        some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
-        some &= residuals.spent <= _MOST_SPENT * n
-        curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
-        parts, near = [part[rows] for part in terms.parts], one_row_of_each_unit(n, units, rng)
-        count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
-        for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
-            curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
-        bent = centred_within(stacked_terms(curves, n), strata)
-        basis, triangle = _extended(basis, triangle, [bent])
-        counts, smoothers = [*counts, bent.shape[1]], _padded(smoothers, basis)
-        smoothers += models_with((weights[0], [0.0, 0.0, 1.0]), (weights[-1], [0.0, 0.0, 1.0]))
-        if leaves.shape[1]:
-            smoothers += models_with((weights[0], [LINEAR, 0.0, 0.0]), (weights[1], [LINEAR, 0.0, 0.0]))
-        if beyond.shape[1]:
-            smoothers += models_with((weights[1], [LINEAR, 1.0, 0.0]))
-    return ConfounderRegression(basis, tuple(smoothers), spaces, strata, units, cross_fitted)
+        left = fit(terms, _ADDITIVE).residuals(leading, steps_below=0).values
+        smooth = np.hstack([terms["linear"], terms["splines"]])
+        leaves, beyond = threshold_terms(inputs, leading, left, smooth, _rows_in_unit(units), rng)
+        terms |= {"leaves": centred_within(leaves, strata), "beyond": centred_within(beyond, strata)}
+        columns, apart = [part[rows] for part in shared.columns], one_row_of_each_unit(n, units, rng)
+        added = {
+            "predictions": _predictions(fit(terms, _PREDICTING), leading, values),
+            "pairs": pair_features(columns, left, apart, rng),
+        }
+        terms |= {name: centred_within(stacked_terms(parts, n), strata) for name, parts in added.items()}
+    found = fit(terms, _MODELS)
+    if model is None:
+        return found
+    return replace(found, cross_fitted=CrossFitted(model, inputs, int(rng.integers(2**31))))
 
 
-def _padded(smoothers: Sequence[_Model], basis: np.ndarray) -> list[_Model]:
-    """The smoothers in a basis (n, Q) to which directions were added."""
-    return [
-        one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
-        for one in smoothers
-    ]
+def _predictions(regression: ConfounderRegression, leading: np.ndarray, values: np.ndarray | None) -> list[np.ndarray]:
+    """(n, q) curves of each prediction of the leading outputs (n, k), and of the values (n, 1), of a response."""
+    if values is not None:
+        numbers = centred_within(values, regression.strata)
+        leading = np.column_stack([leading, numbers * (leading[:, 0].std() / max(float(numbers.std()), 1e-300))])
+    # Each row's own output counts in its prediction: predictions from the other rows alone, together with the basis,
+    # would reveal the row's error.
+    residuals = regression.residuals(leading)
+    predicted = leading - residuals.values
+    # A prediction that consists of rounding errors, or of a row's own output, would reveal the response.
+    some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
+    some &= residuals.spent <= _MOST_SPENT * regression.n
+    return [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
 
 
-def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """An orthonormal basis (n, Q) of what it was one of and of more terms (n, q), and all terms (Q, P) in it."""
-    rest = np.hstack(parts, dtype=basis.dtype, casting="same_kind")
-    if not rest.shape[1]:  # predictions without variation have no terms
-        return basis, triangle
-    largest = max(float((rest[:, j] ** 2).sum()) for j in range(rest.shape[1]))
-    inner = basis.T @ rest
-    if basis.shape[1]:
-        rest -= basis @ inner
-    gram = np.zeros((rest.shape[1],) * 2)
-    for start in range(0, len(rest), SINGLE):
-        some = rest[start : start + SINGLE].astype(float)
+def _ridge_regression(
+    terms: dict[str, np.ndarray],
+    models: Sequence[dict[str, float]],
+    spaces: tuple[np.ndarray, ...],
+    strata: np.ndarray | None,
+    units: np.ndarray | None,
+) -> ConfounderRegression:
+    """Ridge regressions on centred terms (n, q) by name, with the weights of each of the models."""
+    parts = {name: part for name, part in terms.items() if part.shape[1] and any(name in one for one in models)}
+    basis, triangle = _orthonormal(terms["linear"], [part for name, part in parts.items() if name != "linear"])
+    counts = [part.shape[1] for part in parts.values()]
+    # Models that differ in terms without columns are the same.
+    weights = dict.fromkeys(tuple(one.get(name, 0.0) for name in parts) for one in models if parts)
+    smoothers = [_smoother(basis, triangle, np.repeat(one, counts), units) for one in weights]
+    return ConfounderRegression(basis, tuple(smoothers), spaces, strata, units)
+
+
+def _orthonormal(linear: np.ndarray, others: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis (n, Q) of terms (n, q), and all terms in it (Q, P).
+
+    Linear terms come first, as directions that are left out of others must not leave a part of what these determine.
+    """
+    first, own = _principal(stacked_terms([linear], len(linear)))
+    rest = stacked_terms(others, len(linear))
+    inner = first.T @ rest
+    second, beyond = _principal(rest - first @ inner, float(np.einsum("ij,ij->j", rest, rest).max(initial=0.0)))
+    below = np.zeros((len(beyond), own.shape[1]))
+    return np.hstack([first, second]), np.block([[own, inner], [below, beyond]])
+
+
+def _principal(terms: np.ndarray, largest: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """The principal directions of terms (n, q) as an orthonormal basis (n, Q), and the terms in it (Q, q).
+
+    Those that are negligible beside the longest, or beside a term with the squared length `largest`, are left out.
+    """
+    gram = np.zeros((terms.shape[1],) * 2)
+    for start in range(0, len(terms), SINGLE):
+        some = terms[start : start + SINGLE].astype(float)
         gram += some.T @ some
     sizes, vectors = np.linalg.eigh(gram)
-    keep = sizes > _NEGLIGIBLE * max(float(sizes[-1]), largest)
+    keep = sizes > _NEGLIGIBLE * max(float(sizes.max(initial=0.0)), largest)
     sizes, vectors = np.sqrt(sizes[keep]), vectors[:, keep]
-    lower = np.zeros((len(sizes), triangle.shape[1]))
-    triangle = np.block([[triangle, inner], [lower, sizes[:, None] * vectors.T]])
-    new = rest @ (vectors / sizes).astype(basis.dtype)
-    return np.hstack([basis, new]) if basis.shape[1] else new, triangle
+    return terms @ (vectors / sizes).astype(terms.dtype), sizes[:, None] * vectors.T
 
 
 def _smoother(basis: np.ndarray, triangle: np.ndarray, weights: np.ndarray, units: np.ndarray | None) -> _Model:

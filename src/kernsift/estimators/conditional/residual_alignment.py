@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
-from kernsift.estimators.conditional.residual_statistics import PairStatistic, ResidualView
+from kernsift.estimators.conditional.residual_statistics import PairStatistic
 from kernsift.estimators.covariance.paths import (
     RIDGE,
     ROWS_PER_DIRECTION,
@@ -98,17 +98,20 @@ class Winner(NamedTuple):
 class ResidualAlignment:
     """Correlation of the scores: the alignment of the Gram matrices of residuals, times that of the response's views.
 
-    `responses` are the residuals of the response by view; `varies` (d,) tells which features have scores at all: the
-    others need no winner.
+    Features without a winner, of `d`, have no score.
     """
 
     winners: tuple[Winner, ...]
-    responses: dict[str, ResidualView]
-    varies: np.ndarray
+    d: int
+
+    @cached_property
+    def varies(self) -> np.ndarray:
+        """(d,) which features have scores that vary."""
+        return self.of_winners("square", 0.0) > 0
 
     def of_winners(self, name: str, absent: Any) -> np.ndarray:
         """(d,) an attribute of the winners, `absent` for features without one; its name may have dots."""
-        out = np.full(len(self.varies), absent, dtype=type(absent) if absent is not None else object)
+        out = np.full(self.d, absent, dtype=type(absent) if absent is not None else object)
         value = attrgetter(name)
         for winner in self.winners:
             out[winner.feature] = value(winner)
@@ -127,7 +130,7 @@ class ResidualAlignment:
         return self.varies.astype(float)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
-        out, known = np.zeros((len(self.varies), len(features))), self._by_feature
+        out, known = np.zeros((self.d, len(features))), self._by_feature
         places = [place for place, feature in enumerate(features.tolist()) if self.varies[feature]]
         chosen = [known[int(features[place])] for place in places]
         if not chosen:
@@ -160,8 +163,7 @@ class ResidualAlignment:
             for place, feature in enumerate(features.tolist())
             if feature in known
         )
-        part = ResidualAlignment(chosen, self.responses, self.varies[features])
-        return part.columns(np.arange(len(features)))
+        return ResidualAlignment(chosen, len(features)).columns(np.arange(len(features)))
 
     def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
         """The paths of related features' scores given those of the named ones; None where no feature is related."""
@@ -175,43 +177,34 @@ class ResidualAlignment:
         return out
 
     def _between(self, one: Winner, other: Winner) -> float:
-        """The alignment of the views of the response of two features.
-
-        Those of a feature that misses rows may be others: the rows that are left may have two values of the response.
-        """
-        names = one.pair.response, other.pair.response
-        if names[0] == names[1] or names in self._between_views:
-            return self._between_views.get(names, 1.0)
-        inner, rows = ((one.target @ other.target.T) ** 2).sum(), one.target.shape[1]
-        (first, own), (second, theirs) = (((t * t).sum(), ((t @ t.T) ** 2).sum()) for t in (one.target, other.target))
-        found = np.array([inner, own, theirs]) - np.array([first * second, first**2, second**2]) / (rows - 1)
-        return float(np.clip(found[0] / np.sqrt(max(found[1] * found[2], 1e-300)), 0.0, 1.0))
+        """The alignment of the views of the response of two features."""
+        names = frozenset((one.pair.response, other.pair.response))
+        if len(names) > 1 and names not in self._alignments:
+            rows, inner = one.target.shape[1], ((one.target @ other.target.T) ** 2).sum()
+            (first, own), (second, theirs) = (
+                ((t * t).sum(), ((t @ t.T) ** 2).sum()) for t in (one.target, other.target)
+            )
+            found = np.array([inner, own, theirs]) - np.array([first * second, first**2, second**2]) / (rows - 1)
+            share = found[0] / np.sqrt(max(found[1] * found[2], 1e-300))
+            self._alignments[names] = float(np.clip(share, 0.0, 1.0))
+        return self._alignments.get(names, 1.0)
 
     @cached_property
-    def _between_views(self) -> dict[tuple[str, str], float]:
-        """Alignments of the views of the response of all rows."""
-        views, n = self.responses, len(next(iter(self.responses.values())).values)
-
-        def inner(one: ResidualView, other: ResidualView) -> float:
-            product = float(((one.values.T @ other.values) ** 2).sum())
-            return product - float(np.trace(one.scatter) * np.trace(other.scatter)) / (n - 1)
-
-        own = {name: np.sqrt(max(inner(view, view), 1e-300)) for name, view in views.items()}
-        found = {(a, b): inner(views[a], views[b]) / (own[a] * own[b]) for a in views for b in views}
-        return {(a, b): 1.0 if a == b else float(np.clip(share, 0.0, 1.0)) for (a, b), share in found.items()}
+    def _alignments(self) -> dict[frozenset[str], float]:
+        """Alignments of two views of the response, as far as they are known."""
+        return {}
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Normal draws from the correlation matrix, or for many features from a random sketch of it."""
-        d = len(self.varies)
-        if d <= _SKETCH:
-            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
+        if self.d <= _SKETCH:
+            return DenseCovariance(self.columns(np.arange(self.d))).sample(size, rng)
         rows = self.winners[0].values.shape[1]
         first, second = rng.standard_normal((2, rows, _SKETCH)).astype(np.float32)
-        sketch = np.zeros((_SKETCH, d))
+        sketch = np.zeros((_SKETCH, self.d))
         for one in self.winners:
             sketch[:, one.feature] = ((one.values @ first) * (one.values @ second)).sum(axis=0)
         norm = np.sqrt((sketch**2).sum(axis=0))
-        sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
+        sketch *= np.divide(self.varies, norm, out=np.zeros(self.d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
 
 

@@ -22,16 +22,11 @@ _SKEWNESS_SHARE = 2.0 / 3.0
 
 
 class ResidualView(NamedTuple):
-    """Residuals of the directions of one view.
+    """Residuals of the directions of one view."""
 
-    Attributes
-    ----------
-    values : (n, m) the residuals.
-    spent : (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S; with units, in
-        sums over these.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (n, m)
+    # (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S; with units, in sums
+    # over these.
     spent: np.ndarray
 
     def after(self, spent: np.ndarray | float) -> ResidualView:
@@ -45,26 +40,17 @@ class ResidualView(NamedTuple):
 
 
 class PairStatistic(NamedTuple):
-    """T of one feature under one pair of views, and its law over random signs.
-
-    Attributes
-    ----------
-    products : (u, D) products of residuals of rows or units, scaled for degrees of freedom.
-    total : (D,) sum of the products over all rows, as they are.
-    diagonal : (u,) squared lengths of `products`.
-    gram : (D, D) `products.T @ products`.
-    scale : all rows over the rows in `products`.
-    """
+    """T of one feature under one pair of views, and its law over random signs."""
 
     statistic: float
     mean: float
     sd: float
     skewness: float
-    products: np.ndarray
-    total: np.ndarray
-    diagonal: np.ndarray
-    gram: np.ndarray
-    scale: float
+    products: np.ndarray  # (u, D) products of residuals of rows or units, scaled for degrees of freedom
+    total: np.ndarray  # (D,) sum of the products over all rows, as they are
+    diagonal: np.ndarray  # (u,) squared lengths of `products`
+    gram: np.ndarray  # (D, D) products.T @ products
+    scale: float  # all rows over the rows in `products`
 
 
 def pair_statistic(
