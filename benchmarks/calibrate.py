@@ -85,22 +85,13 @@ def _counts(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Setting:
-    """How data are drawn.
+    """How data are drawn."""
 
-    Attributes
-    ----------
-    shape : the law of the features.
-    share : of the rows in the second sample or class.
-    sizes : rows of both samples, where they do not follow from n and the share.
-    signals : whether the features of _TRUE are true.
-    classes : whether the response of `relate` is a class.
-    """
-
-    shape: Law
-    share: float = 0.5
-    sizes: tuple[int, int] | None = None
-    signals: bool = False
-    classes: bool = False
+    shape: Law  # the law of the features
+    share: float = 0.5  # of the rows in the second sample or class
+    sizes: tuple[int, int] | None = None  # rows of both samples, where they do not follow from n and the share
+    signals: bool = False  # whether the features of _TRUE are true
+    classes: bool = False  # whether the response of `relate` is a class
 
     def rows(self, n: int) -> tuple[int, int]:
         second = round(self.share * n)

@@ -28,18 +28,11 @@ Change = Callable[[float, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class CategoryShape:
-    """A change of the shares of levels, or of their means.
+    """A change of the shares of levels, or of their means."""
 
-    Attributes
-    ----------
-    change : the shares of the two samples, or the shares and the means of the levels, given the amplitude.
-    amplitudes : the amplitude for each n.
-    response : what the response is: "samples", "numbers" or "classes".
-    """
-
-    change: Change
-    amplitudes: Mapping[int, float]
-    response: str = "samples"
+    change: Change  # the shares of the two samples, or the shares and the means of the levels, given the amplitude
+    amplitudes: Mapping[int, float]  # the amplitude for each n
+    response: str = "samples"  # what the response is: "samples", "numbers" or "classes"
 
 
 def _zipf(levels: int) -> np.ndarray:

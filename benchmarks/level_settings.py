@@ -23,20 +23,12 @@ Law = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 @dataclass(frozen=True)
 class Setting:
-    """Data without anything to find.
+    """Data without anything to find."""
 
-    Attributes
-    ----------
-    group : the table of the page that shows it.
-    name : its row there.
-    pvalues : makes one call; p-values of null features by cell.
-    calls : how many calls the full study makes.
-    """
-
-    group: str
-    name: str
-    pvalues: Callable[[np.random.Generator], Pvalues]
-    calls: int
+    group: str  # the table of the page that shows it
+    name: str  # its row there
+    pvalues: Callable[[np.random.Generator], Pvalues]  # makes one call; p-values of null features by cell
+    calls: int  # how many calls the full study makes
 
 
 def _all(result: Result, d: int) -> np.ndarray:

@@ -19,18 +19,12 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Peer:
-    """A way to choose features.
+    """A way to choose features."""
 
-    Attributes
-    ----------
-    name : what the tables call it.
-    choose : (x, labels, seed) -> (d,) booleans, the chosen features.
-    trials : how many trials are affordable.
-    """
-
-    name: str
+    name: str  # what the tables call it
+    # (x, labels, seed) -> (d,) booleans, the chosen features.
     choose: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
-    trials: int
+    trials: int  # how many trials are affordable
 
 
 def bh(pvalues: np.ndarray) -> np.ndarray:

@@ -17,20 +17,12 @@ Shape = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 @dataclass(frozen=True)
 class Problem:
-    """A way to draw data.
+    """A way to draw data."""
 
-    Attributes
-    ----------
-    name : what the tables call it.
-    question : "compare" or "relate".
-    draw : draws the two samples, or the table and the response.
-    true : (d,) whether each feature differs, or depends on the response.
-    """
-
-    name: str
-    question: str
-    draw: Callable[[np.random.Generator], Pair]
-    true: np.ndarray
+    name: str  # what the tables call it
+    question: str  # "compare" or "relate"
+    draw: Callable[[np.random.Generator], Pair]  # draws the two samples, or the table and the response
+    true: np.ndarray  # (d,) whether each feature differs, or depends on the response
 
     def labelled(self, rng: np.random.Generator) -> Pair:
         """The same draw as a table and class labels, the form other packages ask for."""

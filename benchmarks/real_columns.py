@@ -34,17 +34,11 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """Where a data set comes from.
+    """Where a data set comes from."""
 
-    Attributes
-    ----------
-    load : reads it.
-    numeric : whether the response is numeric.
-    file : the file that it needs in the folder KERNSIFT_DATA; None for sets that come with scikit-learn.
-    """
-
-    load: Callable[[], Columns]
-    numeric: bool = False
+    load: Callable[[], Columns]  # reads it
+    numeric: bool = False  # whether the response is numeric
+    # The file that it needs in the folder KERNSIFT_DATA; None for sets that come with scikit-learn.
     file: str | None = None
 
     def absent(self) -> str | None:

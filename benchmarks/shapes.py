@@ -22,37 +22,22 @@ Samples = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndar
 
 
 class Trials(NamedTuple):
-    """Trials of one shape.
+    """Trials of one shape."""
 
-    Attributes
-    ----------
-    x : (rows, trials), the feature.
-    y : (rows, trials), the response; or (rows,), class labels 0 and 1 that all trials share.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
+    x: np.ndarray  # (rows, trials), the feature
+    y: np.ndarray  # (rows, trials), the response; or (rows,), class labels 0 and 1 that all trials share
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A way in which a feature and a response depend on each other.
+    """A way in which a feature and a response depend on each other."""
 
-    Attributes
-    ----------
-    name : the formula or description that the tables show.
-    question : "numeric" for a numeric response, "samples" for two samples.
-    sample : draws x and y, or the two samples, given the size (n, trials) and the amplitude.
-    amplitudes : the amplitude for each n.
-    monotone : whether the response increases with the feature, or one sample is stochastically larger.
-    skewed : whether it is one of the shapes with skewed or heavy-tailed columns that the page shows by themselves.
-    """
-
-    name: str
-    question: str
-    sample: Response | Samples
-    amplitudes: Mapping[int, float]
-    monotone: bool = False
+    name: str  # the formula or description that the tables show
+    question: str  # "numeric" for a numeric response, "samples" for two samples
+    sample: Response | Samples  # draws x and y, or the two samples, given the size (n, trials) and the amplitude
+    amplitudes: Mapping[int, float]  # the amplitude for each n
+    monotone: bool = False  # whether the response increases with the feature, or one sample is stochastically larger
+    # Whether it is one of the shapes with skewed or heavy-tailed columns that the page shows by themselves.
     skewed: bool = False
 
     def draw(self, rng: np.random.Generator, n: int, trials: int, amplitude: float | None = None) -> Trials:

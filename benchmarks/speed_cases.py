@@ -23,25 +23,17 @@ from kernsift.kernels.fitted import fit_kernels
 
 @dataclass(frozen=True)
 class Case:
-    """One call.
+    """One call."""
 
-    Attributes
-    ----------
-    question : "compare" or "relate"; "mmd" and "hsic" are the incomplete scores alone, of tables with fitted kernels.
-    rows : rows of each of two samples, or of the one table.
-    features, kept : columns, and how many of them are selected; None for no selection.
-    options : what else the call is given.
-    dtype : of the data.
-    response : "class" or "number".
-    """
-
+    # "compare" or "relate"; "mmd" and "hsic" are the incomplete scores alone, of tables with fitted kernels.
     question: str
-    rows: int
+    rows: int  # rows of each of two samples, or of the one table
+    # Columns, and how many of them are selected; None for no selection.
     features: int
     kept: int | None = 30
-    options: Mapping[str, Any] = field(default_factory=dict)
-    dtype: str = "float64"
-    response: str = "class"
+    options: Mapping[str, Any] = field(default_factory=dict)  # what else the call is given
+    dtype: str = "float64"  # of the data
+    response: str = "class"  # "class" or "number"
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         if self.question in ("compare", "mmd"):

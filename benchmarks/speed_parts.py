@@ -27,22 +27,13 @@ Figures = Iterator[Row | LeftOut]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure.
+    """How much to measure."""
 
-    Attributes
-    ----------
-    run : makes a fresh process do a task.
-    budget : seconds for calls that take turns.
-    seeds : repetitions behind the scatter of p-values.
-    patience : seconds that one call of the growth part may take.
-    shrink : sizes are divided by this; for trying the script.
-    """
-
-    run: Runner
-    budget: float = 6.0
-    seeds: int = 100
-    patience: float = 300.0
-    shrink: float = 1.0
+    run: Runner  # makes a fresh process do a task
+    budget: float = 6.0  # seconds for calls that take turns
+    seeds: int = 100  # repetitions behind the scatter of p-values
+    patience: float = 300.0  # seconds that one call of the growth part may take
+    shrink: float = 1.0  # sizes are divided by this; for trying the script
 
     def size(self, number: int, least: int = 40) -> int:
         return number if self.shrink == 1 else max(least, math.ceil(number / self.shrink))

@@ -9,32 +9,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A figure.
+    """A figure."""
 
-    Attributes
-    ----------
-    part, name : where it belongs and what it is.
-    value, unit : the figure: "s", "MB", or "" for plain numbers.
-    against, other : what it is compared with, and that one's figure in the same unit.
-    ratio : value over other, measured turn by turn where both took turns.
-    most_value, most_ratio : what the figure, or the ratio, may be at most; None where there is nothing to reach.
-    peak_mb : what the call adds to the memory of a fresh process that holds its input, at the peak.
-    yardsticks : the time in units of the yardstick of the same run, for comparison with other runs.
-    note : what has to be known to read the row.
-    """
-
+    # Where it belongs and what it is.
     part: str
     name: str
+    # The figure: "s", "MB", or "" for plain numbers.
     value: float
     unit: str = "s"
+    # What it is compared with, and that one's figure in the same unit.
     against: str = ""
     other: float | None = None
-    ratio: float | None = None
+    ratio: float | None = None  # value over other, measured turn by turn where both took turns
+    # What the figure, or the ratio, may be at most; None where there is nothing to reach.
     most_value: float | None = None
     most_ratio: float | None = None
+    # What the call adds to the memory of a fresh process that holds its input, at the peak.
     peak_mb: float | None = None
+    # The time in units of the yardstick of the same run, for comparison with other runs.
     yardsticks: float | None = None
-    note: str = ""
+    note: str = ""  # what has to be known to read the row
 
     @property
     def key(self) -> str:

@@ -52,20 +52,12 @@ def _view_of(views: np.ndarray | None, j: int) -> Pair:
 
 
 class _Seen(NamedTuple):
-    """What the test sees of a feature.
+    """What the test sees of a feature."""
 
-    Attributes
-    ----------
-    levels : the levels of a category; None for numbers.
-    scale : how its values are written.
-    means : whether the test sees means alone.
-    view : the view of the feature with the smallest p-value; empty where that is not known.
-    """
-
-    levels: Sequence[str] | None
-    scale: NumberScale
-    means: bool
-    view: str = ""
+    levels: Sequence[str] | None  # the levels of a category; None for numbers
+    scale: NumberScale  # how its values are written
+    means: bool  # whether the test sees means alone
+    view: str = ""  # the view of the feature with the smallest p-value; empty where that is not known
 
 
 def _describe_classes(

@@ -188,21 +188,14 @@ def usual_range(values: np.ndarray) -> tuple[float, float]:
 
 
 class ShownResponse(NamedTuple):
-    """A response as pictures and descriptions show it.
+    """A response as pictures and descriptions show it."""
 
-    Attributes
-    ----------
-    values : (n,) numbers, or codes of classes.
-    name, label : what it is called, and what its numbers are, which may be a component of several columns.
-    levels : the names of the classes; None for numbers.
-    origin : what was subtracted from the numbers, as in `Table`.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (n,) numbers, or codes of classes
+    # What it is called, and what its numbers are, which may be a component of several columns.
     name: str
     label: str
-    levels: Sequence[str] | None
-    origin: float | None
+    levels: Sequence[str] | None  # the names of the classes; None for numbers
+    origin: float | None  # what was subtracted from the numbers, as in `Table`
 
 
 def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:

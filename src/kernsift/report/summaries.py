@@ -69,18 +69,13 @@ class LazyRecords(Sequence[Item], Generic[Item]):
 
 
 class Summaries(NamedTuple):
-    """What a result keeps of its data.
+    """What a result keeps of its data."""
 
-    Attributes
-    ----------
-    pictures, descriptions : of the first listed features.
-    labels : names of the samples, or of the response.
-    kinds : how many features hold numbers, how many categories, and how many are groups of columns.
-    """
-
+    # Of the first listed features.
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # names of the samples, or of the response
+    # How many features hold numbers, how many categories, and how many are groups of columns.
     kinds: tuple[int, int, int] = (0, 0, 0)
 
 
