@@ -40,13 +40,7 @@ def _have_missing(some: int, features: int) -> str:
 
 
 class RowPattern(NamedTuple):
-    """Features with values in the same rows.
-
-    Attributes
-    ----------
-    features : (b,) which features.
-    rows : (m,) the rows that have them, increasing; None for all.
-    """
+    """Features (b,) with values in the same rows (m,), which are increasing; None for all rows."""
 
     features: np.ndarray
     rows: np.ndarray | None
@@ -55,19 +49,7 @@ class RowPattern(NamedTuple):
 class Patterns:
     """The patterns of features in tables whose rows are concatenated.
 
-    Attributes
-    ----------
-    names : of all features.
-    rows : how many rows there are.
-    patterns : first the features that all rows have, of which there may be none, and then the others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernsift.data.inputs import as_table
-    >>> table = as_table(np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]), missing="column")
-    >>> [(own.features.tolist(), own.rows) for own in Patterns([table]).patterns]
-    [([0, 1], None), ([2], array([1, 2]))]
+    The first pattern has the features that all rows have, of which there may be none.
     """
 
     def __init__(self, tables: Sequence[Table]) -> None:

@@ -29,14 +29,10 @@ from kernsift.execution.parallel import task_memory
 
 @dataclass
 class Prepared:
-    """Tables with the same columns after a scan, and the decisions on their columns and rows.
+    """Tables with the same columns after a scan, and the decisions on their columns and rows; `keep` (n,) for each
+    table.
 
-    Attributes
-    ----------
-    scans : what each table holds, without the columns that are left out.
-    decisions : what is done with the columns.
-    arguments, groups, missing, memory : as in `prepare`.
-    keep : (n,) bool for each table.
+    The scans are without the columns that are left out.
     """
 
     scans: list[Scan]

@@ -41,16 +41,11 @@ def trusts(missing: str) -> bool:
 
 @dataclass
 class Scan:
-    """What a pass over a table found, column by column.
+    """What a pass over a table found, column by column: the smallest and the largest finite value (of text, the first
+    and the last code), the number of missing cells, and whether there are infinite ones.
 
-    Attributes
-    ----------
-    kinds : the p kinds of columns, as in `Source`, with those that are known only after reading.
-    low, high : (p,) the smallest and the largest finite value; for text the first and the last code.
-    gaps : (p,) missing cells.
-    infinite : (p,) bool.
-    keep : (n,) bool: the rows without a missing cell.
-    levels : the different texts of each column of text.
+    `kinds` are as in `Source`, with those that are known only after reading; `keep` (n,) marks the rows without a
+    missing cell; `levels` are the different texts of each column of text.
     """
 
     source: Source

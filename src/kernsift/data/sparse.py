@@ -31,14 +31,10 @@ _ORDINARY = 1e15
 
 
 class StoredColumns(NamedTuple):
-    """The values other than 0 of some columns.
+    """The `values` (m,) other than 0 of some columns of n rows, column after column in no particular order, and their
+    `rows`.
 
-    Attributes
-    ----------
-    values : (m,) the values, column after column, in no particular order within a column.
-    rows : (m,) their rows.
-    offsets : (b + 1,) where the values of each column begin.
-    n : rows of the table.
+    The values of each column begin at `offsets` (b + 1,).
     """
 
     values: np.ndarray
@@ -199,11 +195,8 @@ def _slices(matrix: Any, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
 class SparseRows:
     """Some rows of a sparse matrix.
 
-    Attributes
-    ----------
-    store : the matrix.
-    places : (rows of the matrix,) which of the n rows each is, -1 for none of them; None where all are there.
-    columns : (p,) the columns of the matrix that the table has, in its order; None for all.
+    `places` says which of the n rows each row of the matrix is, -1 for none of them, and `columns` (p,) which columns
+    of the matrix the table has; None for all.
     """
 
     store: SparseStore
@@ -222,13 +215,7 @@ class SparseRows:
 
 
 class SparseTable(Table):
-    """Rows of d features that are mostly 0.
-
-    Attributes
-    ----------
-    layout : which columns make up which features.
-    parts : rows of sparse matrices, concatenated.
-    """
+    """Rows of d features that are mostly 0: the rows of `parts`, concatenated."""
 
     layout: Layout
     parts: tuple[SparseRows, ...]

@@ -85,17 +85,10 @@ class ShownRows:
 
 
 class StoredTable(Table):
-    """Rows of d features outside of memory.
+    """Rows of d features outside of memory, at most `memory` bytes of which are read at a time.
 
-    Attributes
-    ----------
-    source : the file behind it.
-    layout : which of its columns make up which features.
-    encoding : how the cells of the source become numbers.
-    low, high : the smallest and the largest value of each column of the source; whatever is read lies between them.
-    memory : bytes that may be used.
-    gaps : (p,) bool: the columns of the source with missing values.
-    shown : the rows that pictures show.
+    `low`, `high` and `gaps` are the smallest and the largest value of each column of the source, between which lies
+    whatever is read, and whether values are missing in it.
     """
 
     source: Source

@@ -51,14 +51,7 @@ def keep_shown(table: Table, kept: Sequence[Mapping[int, np.ndarray]]) -> None:
 
 
 class RowChunk(NamedTuple):
-    """Some rows of one of several stacked tables.
-
-    Attributes
-    ----------
-    place : which table.
-    rows : which rows of it.
-    start : the number of the first among the rows of all tables.
-    """
+    """Some rows of one of several stacked tables, and the number of the first among the rows of all."""
 
     place: int
     rows: slice

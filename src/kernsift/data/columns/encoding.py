@@ -33,7 +33,6 @@ class Encoding:
     texts : for each column of text the number of each text: a code, or the number that it is.
     categories : for each column of numbers that are categories its different numbers, sorted, and their codes.
     origin : for each column of dates the first, from which days are counted.
-    levels : the level names of each categorical column, in the order of its codes.
     gaps : the code of missing cells, for each categorical column in which they are a level.
     """
 

@@ -47,15 +47,14 @@ _CERTAIN_ID = re.compile(r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|rowid)$)|[a-z]I[dD
 
 @dataclass
 class ColumnDecisions:
-    """What is done with the columns of one or several tables.
+    """What is done with the columns of one or several tables, by position.
 
     Attributes
     ----------
-    left_out : positions of the columns that are left out.
-    parsed : for the position of each text column that is read as numbers the number of each of its texts.
-    dates : positions of columns of dates, which are counted from the first.
-    durations : positions of columns of text that is read as times or durations.
-    categories : positions of columns of numbers that are to be categories.
+    parsed : for each text column that is read as numbers the number of each of its texts.
+    dates : columns of dates, which are counted from the first.
+    durations : columns of text that is read as times or durations.
+    categories : columns of numbers that are to be categories.
     guesses : the columns of each guess, see `_NOTES`.
     repeated : the numbers of values and of rows of identifiers that are left out although some of their values repeat.
     """
@@ -241,15 +240,7 @@ def _share(numbers: np.ndarray) -> float:
 
 
 class UndecidedColumns(InputError):
-    """Columns whose kind must be given, all in one sentence.
-
-    Attributes
-    ----------
-    argument : the table.
-    reasons : what the columns hold.
-    kinds : what each of them may be.
-    unusable : those that can only be left out.
-    """
+    """Columns whose kind must be given, all in one sentence: what they hold, and what each of them may be."""
 
     def __init__(self, argument: str) -> None:
         self.argument = argument

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 
 class Layout(NamedTuple):
-    """Which columns make up which features.
+    """Which columns make up which features; the other attributes are as in `Table`.
 
-    Attributes
-    ----------
-    names, offsets, categorical, levels, origin : as in `Table`.
-    columns : (p,) the column behind each value column.
-    codes : (p,) the code of a category for which a value column is 1 and else 0; -1 for a column as it is.
+    Value column i is column `columns[i]` as it is where `codes[i]` is -1, else 1 where that holds this code of a
+    category.
     """
 
     names: tuple[str, ...]

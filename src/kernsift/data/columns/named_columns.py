@@ -22,17 +22,7 @@ def as_column_name(value: Any) -> Any:
 
 
 def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
-    """Like `split_columns`, with the columns in memory; other columns must be left.
-
-    Examples
-    --------
-    >>> from kernsift.data.columns.named_columns import take_columns
-    >>> from kernsift.data.formats import open_table
-    >>> table = open_table({"size": [1, 2, 3], "site": ["a", "b", "a"]}, "X")
-    >>> rest, site = take_columns(table, "site", "strata")
-    >>> rest.names, site.levels[0], site.values[:, 0].tolist()
-    (('size',), ('a', 'b'), [0.0, 1.0, 0.0])
-    """
+    """Like `split_columns`, with the columns in memory; other columns must be left."""
     rest, columns = split_columns(source, wanted, argument)
     if not len(rest.names):
         raise InputError(
@@ -44,12 +34,9 @@ def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Co
 def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Source]:
     """A table without some of its columns, and these columns.
 
-    Parameters
-    ----------
-    source : the table; names are also looked up in its annotations, which are not features.
-    wanted : a column name, a list of names, or the values themselves: an array, series or table with one row for each
-        row of the table, which then stays as it is.
-    argument : what error messages call `wanted`.
+    `wanted` is a column name or a list of names, which are also looked up in the annotations of the table, or the
+    values themselves, one row for each row of the table, which then stays as it is. `argument` is what error messages
+    call it.
     """
     table = source.argument
     own = list(source.names) if source.named else []

@@ -29,15 +29,10 @@ _COLUMNS, _FILES = 2**14, 64
 
 
 class Fragment(ABC):
-    """One file, or one fragment of a data set.
+    """One file, or one fragment of a data set, of a `kind` such as "a Parquet file".
 
-    Attributes
-    ----------
-    name : what messages call it.
-    kind : what it is, such as "a Parquet file".
-    schema : its Arrow schema.
-    sizes : rows of each group that can be read by itself.
-    reads_all_columns : whether reading some columns takes memory for all of them.
+    `sizes` are the rows of each group that can be read by itself; with `reads_all_columns`, reading some columns takes
+    memory for all of them.
     """
 
     kind: str

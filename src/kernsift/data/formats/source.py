@@ -39,12 +39,8 @@ SCRATCH = 64 << 20
 
 @dataclass(frozen=True)
 class Cut:
-    """Some cells of one chunk, before they are read: which rows and columns, and where they belong in the answer.
-
-    Attributes
-    ----------
-    chunk, inside : the chunk and the rows of it, counted from its first.
-    rows, columns : the place in the answer, which has a row for every row and a column for every column asked for.
+    """Some cells of one chunk, before they are read: the rows `inside` it, and their place in the answer, which has a
+    row for every row and a column for every column asked for.
     """
 
     chunk: int
@@ -55,14 +51,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Statistics of columns that a file has without being read.
+    """Statistics of columns that a file has without being read, for those that are `known` (p,).
 
-    Attributes
-    ----------
-    known : (p,) bool: the columns with statistics; the other attributes hold for these only.
-    low, high : (p,) the smallest and the largest number.
-    gaps : (p,) missing cells, without NaN in columns of floating-point numbers.
-    exact : whether NaN counts as missing.
+    `low` and `high` are the smallest and the largest number. `gaps` are the numbers of missing cells, which count NaN
+    in columns of floating-point numbers only if they are `exact`.
     """
 
     known: np.ndarray
@@ -81,10 +73,7 @@ class Bounds:
 class Annotations:
     """Columns that describe the rows of a table and are not features, such as `obs` of AnnData.
 
-    Attributes
-    ----------
-    table : a data frame or a mapping, from names to columns.
-    rows : positions of the rows that are kept; None for all.
+    `table` is a data frame or a mapping from names to columns, `rows` the positions of the rows that are kept.
     """
 
     table: Any

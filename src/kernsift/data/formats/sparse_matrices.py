@@ -49,13 +49,7 @@ def sparse_file(path: str, argument: str) -> SparseSource:
 
 
 class SparseSource(Source):
-    """Some rows and columns of a sparse matrix; pieces that are read of it are dense.
-
-    Attributes
-    ----------
-    rows : the rows.
-    positions : (p,) the columns of the matrix.
-    """
+    """Some rows and columns (p,) of a sparse matrix; pieces that are read of it are dense."""
 
     def __init__(
         self,

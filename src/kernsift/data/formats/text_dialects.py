@@ -52,16 +52,8 @@ _GAPS = ["?"]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the values of a text are written.
-
-    Attributes
-    ----------
-    separator : the sign between columns.
-    names : the column names.
-    named : whether they are the file's own.
-    decimal : the decimal sign.
-    rows : rows, without the line of names.
-    spaces : whether cells may begin with spaces.
+    """How the values of a text are written: the signs between columns and before decimals, and the column names, which
+    are `named` where they are the file's own. `spaces`: whether cells may begin with spaces.
     """
 
     separator: str
@@ -103,12 +95,7 @@ class Dialect:
 
 
 class TextTable(NamedTuple):
-    """A text file whose lines were all checked.
-
-    Attributes
-    ----------
-    size : bytes, after unpacking.
-    """
+    """A text file whose lines were all checked; `size` is in bytes, after unpacking."""
 
     path: str
     argument: str
