@@ -267,20 +267,6 @@ class SparseTable(Table):
 
     def stored(self, columns: np.ndarray) -> StoredColumns:
         """The values other than 0 of some value columns."""
-        # The same block of columns is requested several times in a row.
-        known = getattr(self._last, "block", None)
-        if known is None or not np.array_equal(known[0], columns):
-            known = self._last.block = np.array(columns), self._stored(columns)
-        return known[1]
-
-    @cached_property
-    def _last(self) -> threading.local:
-        return threading.local()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_last"}
-
-    def _stored(self, columns: np.ndarray) -> StoredColumns:
         own, start = self.layout.columns[columns], 0
         found: list[list[tuple[np.ndarray, np.ndarray]]] = []
         for part in self._matrices:
