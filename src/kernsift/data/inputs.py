@@ -30,7 +30,17 @@ from kernsift.execution.notes import collect_notes
 
 
 def as_table(X: Any, *, argument: str = "X", **options: Any) -> Table:
-    """One sample as a Table; `argument` is what error messages call it, `options` are those of `as_pair`."""
+    """One sample as a Table; `argument` is what error messages call it, `options` are those of `as_pair`.
+
+    Examples
+    --------
+    >>> from kernsift.data.inputs import as_table
+    >>> table = as_table([[1, "red"], [2, "blue"], [4, "red"]])
+    >>> table.names, table.levels
+    (('x0', 'x1'), {'x1': ('blue', 'red')})
+    >>> table.values[:, 1].tolist()
+    [1.0, 0.0, 1.0]
+    """
     source = open_table(X, argument, memory=options.get("memory"), layer=options.pop("layer", None))
     return prepare([source], [argument], **options).tables()[0]
 

@@ -47,6 +47,13 @@ class Table:
     incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
     origin : what was subtracted from features of dates and of integers beyond 2^53, as in `Columns`, which descriptions
         and pictures add again; False for truth values, a `numpy.timedelta64` for times and durations.
+
+    Examples
+    --------
+    >>> from kernsift.data.inputs import as_table
+    >>> table = as_table([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], groups={"both": [0, 1]})
+    >>> table.names, table.offsets.tolist()
+    (('both', 'x2'), [0, 2, 3])
     """
 
     names: tuple[str, ...]
