@@ -115,8 +115,8 @@ def _slow_sentence(figures: Figures) -> str:
     trials = figures.by_key[rows[0], _SLOW, "lead"].trials
     sizes = " and ".join(dict.fromkeys(name.rpartition("n=")[2] for name in rows))
     return (
-        f"MGC has {trials} trials at n = {sizes} and is left out of the regrets. On the same trials its power less that of\n"
-        f"kernsift is {mean:+.2f} on average; it is ahead by more than two standard errors on {said}."
+        f"MGC has {trials} trials at n = {sizes} and is left out of the regrets. On the same trials its power less\n"
+        f"that of kernsift is {mean:+.2f} on average; it is ahead by more than two standard errors on {said}."
     )
 
 
