@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,19 +13,14 @@ from kernsift.execution.arrays import Array
 from kernsift.execution.codes import code_dtype
 
 
+@dataclass(frozen=True)
 class SortedSparse:
-    """Sorted columns (b, n), in which one 0 represents all.
+    """Sorted columns (b, n), in which one 0 represents all."""
 
-    Attributes
-    ----------
-    values : (b, m) increasing, with infinity behind the last.
-    sizes : (b,) how many of them there are.
-    zeros : (b,) how many rows are 0.
-    n : rows.
-    """
-
-    def __init__(self, values: np.ndarray, sizes: np.ndarray, zeros: np.ndarray, n: int) -> None:
-        self.values, self.sizes, self.zeros, self.n = values, sizes, zeros, n
+    values: np.ndarray  # (b, m) increasing, with infinity behind the last
+    sizes: np.ndarray  # (b,) how many of them there are
+    zeros: np.ndarray  # (b,) how many rows are 0
+    n: int  # rows
 
     @classmethod
     def of(cls, stored: StoredColumns) -> SortedSparse:
@@ -79,17 +75,12 @@ class SortedSparse:
         return np.where((points == 0) & (counts > 0), np.maximum(self.zeros, 1)[:, None], counts)
 
 
+@dataclass(frozen=True)
 class SparseCodes:
-    """The codes (b, rows) of sparse columns: those of the rows that are not 0, and the code of 0 for all others.
+    """The codes (b, rows) of sparse columns: those of the rows that are not 0, and the code of 0 for all others."""
 
-    Attributes
-    ----------
-    stored : codes of rows in place of values.
-    zero : (b,) codes of 0.
-    """
-
-    def __init__(self, stored: StoredColumns, zero: np.ndarray) -> None:
-        self.stored, self.zero = stored, zero
+    stored: StoredColumns  # codes of rows in place of values
+    zero: np.ndarray  # (b,) codes of 0
 
     @property
     def shape(self) -> tuple[int, int]:

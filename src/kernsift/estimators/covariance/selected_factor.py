@@ -10,8 +10,8 @@ import numpy as np
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.statistics import FittedStatistic
-from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, namespace, on_host, take, to_numpy
-from kernsift.execution.codes import bincount_rows, code_dtype, lookup
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, take, to_numpy
+from kernsift.execution.codes import code_dtype, lookup
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
@@ -162,10 +162,8 @@ class SelectedFactor(NamedTuple):
         codes = self.codes
         if codes is not None:
             codes = np.asarray(codes[chosen]) if isinstance(codes, SparseCodes) else take(codes, chosen, axis=0)
-        norms: tuple[Array, Array] | None = None
-        if self.sizes is None and self.present is None and codes is not None and isinstance(factor, np.ndarray):
-            factor, norms = _centred_at_points(factor, codes)
         directions = _directions(factor, codes, ranks)
+        norms: tuple[Array, Array] | None = None
         if self.sizes is not None:
             sizes = take(self.sizes, chosen, axis=0)
             norms = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
@@ -190,26 +188,9 @@ class GroupFactor(SelectedFactor):
         return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
 
 
-def _centred_at_points(factor: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Factors (b, q, points) or one, with mean 0 over the rows with these codes (b, rows); and `norms_of` these rows.
-
-    There are fewer points than rows.
-    """
-    counts = bincount_rows(codes, factor.shape[2])[:, None, :, 0].astype(factor.dtype)
-    factor = factor - (factor * counts).sum(axis=2, keepdims=True) / codes.shape[1]
-    gram = (factor * counts) @ factor.transpose(0, 2, 1)
-    return factor, (np.trace(gram, axis1=1, axis2=2), (gram * gram).sum(axis=(1, 2)))
-
-
 def _directions(factor: Array, codes: Array | None, ranks: np.ndarray) -> Array:
     """(directions, rows): the first `ranks` (b,) directions of factors (b, q, points) or of one, at codes (b, rows)."""
     b, q = len(ranks), int(factor.shape[1])
-    if codes is not None and (ranks < q).any() and isinstance(factor, np.ndarray) and len(factor) > 1:
-        found, stop = np.empty((int(ranks.sum()), codes.shape[1]), dtype=factor.dtype), 0
-        for own, code, rank in zip(factor, codes, ranks.tolist(), strict=True):
-            start, stop = stop, stop + rank
-            own[:rank].take(code, axis=1, out=found[start:stop], mode=INDEX_MODE)
-        return found
     if codes is not None:
         factor = lookup(factor, codes)
     flat = namespace(factor).reshape(factor, (b * q, factor.shape[2]))
@@ -218,16 +199,19 @@ def _directions(factor: Array, codes: Array | None, ranks: np.ndarray) -> Array:
 
 def norms_of(directions: Array, ranks: np.ndarray) -> tuple[Array, Array]:
     """(b,) traces of the Gram matrices and of their squares."""
+    xp, factor = namespace(directions), _padded(directions, ranks, int(ranks.max()))
+    gram = factor @ xp.matrix_transpose(factor)
+    return xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2))
+
+
+def _padded(directions: Array, ranks: np.ndarray, q: int) -> Array:
+    """(b, q, rows): directions (directions, rows) by feature, padded with zeros to q of them."""
     xp, b = namespace(directions), len(ranks)
-    if (ranks == ranks[0]).all() or not isinstance(directions, np.ndarray):
-        factor = FactorRows(directions, ranks, None, None, np.empty(0)).factor
-        gram = factor @ xp.matrix_transpose(factor)
-        return xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2))
-    trace, square = np.empty((2, b), dtype=directions.dtype)
-    for feature, own in enumerate(np.split(directions, np.cumsum(ranks)[:-1])):
-        gram = own @ own.T
-        trace[feature], square[feature] = gram.trace(), (gram * gram).sum()
-    return trace, square
+    if (ranks < q).any():
+        index = np.full(b * q, directions.shape[0])
+        index[np.flatnonzero(np.arange(q) < ranks[:, None])] = np.arange(directions.shape[0])
+        directions = take(xp.concat([directions, xp.zeros_like(directions[:1, :])], axis=0), index, 0)
+    return xp.reshape(directions, (b, q, directions.shape[1]))
 
 
 class FactorRows(NamedTuple):
@@ -252,12 +236,7 @@ class FactorRows(NamedTuple):
 
     def padded(self, q: int) -> Array:
         """(b, q, rows) the factors, padded with zeros to q directions."""
-        xp, b, flat = namespace(self.directions), len(self.ranks), self.directions
-        if (self.ranks < q).any():
-            index = np.full(b * q, flat.shape[0])
-            index[np.flatnonzero(np.arange(q) < self.ranks[:, None])] = np.arange(flat.shape[0])
-            flat = take(xp.concat([flat, xp.zeros_like(flat[:1, :])], axis=0), index, 0)
-        return xp.reshape(flat, (b, q, self.n))
+        return _padded(self.directions, self.ranks, q)
 
     def sums(self, values: Array, axis: int) -> Array:
         """Sums of an array (n, directions) or, with axis 0, (directions, n) over the directions of each feature."""
