@@ -197,13 +197,10 @@ def _no_factor(features: np.ndarray, whole: AlignmentCovariance, others: Sequenc
 
 @dataclass(frozen=True)
 class PatternEffects:
-    """Effects of features from several patterns; 0 for features that cannot be tested.
-
-    `parts` are places among the features and the effects there.
-    """
+    """Effects of features from several patterns; 0 for features that cannot be tested."""
 
     count: int
-    parts: tuple[tuple[np.ndarray, EffectSizes | EffectsWithLaws], ...]
+    parts: tuple[tuple[np.ndarray, EffectSizes | EffectsWithLaws], ...]  # places among the features, and effects there
 
     @property
     def point(self) -> np.ndarray:

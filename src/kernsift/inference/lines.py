@@ -32,17 +32,11 @@ _TIED = 0.05
 
 
 class Event(NamedTuple):
-    """The event that a test conditions on.
+    """The event that a test conditions on."""
 
-    Attributes
-    ----------
-    truncation : callable
-        From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals.
-    kept : callable
-        From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept.
-    """
-
+    # From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals.
     truncation: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+    # From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept.
     kept: Callable[[np.ndarray, int], np.ndarray]
 
 

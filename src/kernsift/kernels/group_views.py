@@ -41,13 +41,7 @@ Rows = slice | np.ndarray
 
 
 class Landmarks:
-    """The kernel of a group of columns at some points.
-
-    Attributes
-    ----------
-    kernels : the kernel of the group, the only feature.
-    points : (m, w) the landmarks.
-    """
+    """The kernel of a group of columns, the only feature of `kernels`, at the landmarks `points` (m, w)."""
 
     def __init__(self, kernels: FeatureKernels, points: np.ndarray) -> None:
         self.kernels, self.points = kernels, points
