@@ -30,18 +30,11 @@ class Covariance(Protocol):
 
 
 class Path(NamedTuple):
-    """Scores as functions of the score of one feature, with everything that is independent of that feature fixed.
+    """Scores as functions of the score of one feature, with everything that is independent of that feature fixed."""
 
-    Attributes
-    ----------
-    knots : (g,) increasing values of the feature's own score.
-    followers : (m,) the features whose scores follow a curve; all others follow the line of the null covariance.
-    values : (m, g) scores of the followers at the knots; linear in between, constant beyond the ends.
-    """
-
-    knots: np.ndarray
-    followers: np.ndarray
-    values: np.ndarray
+    knots: np.ndarray  # (g,) increasing values of the feature's own score
+    followers: np.ndarray  # (m,) features whose scores follow a curve; others follow the line of the null covariance
+    values: np.ndarray  # (m, g) scores of the followers at the knots; linear in between, constant beyond the ends
 
 
 @runtime_checkable
