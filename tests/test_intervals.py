@@ -1,5 +1,7 @@
 """Intervals of effect sizes: against enumeration of 2 x 2 tables, simulated rows, closed forms and Fisher's z."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
@@ -51,7 +53,7 @@ def permutation_moments(factor, response, rng, draws=4000):
 def laws_of_rows(factor, response, joint, null, score, *, samples):
     """`effect_laws` of points and cells with all rows, from the mean, deviation and skewness of T."""
     statistic = ((factor @ joint @ response.T) ** 2).sum(axis=(1, 2))
-    none = np.zeros(len(factor))
+    none = np.zeros((len(factor), 2))
     return effect_laws(factor, response, joint, NullMoments(statistic, *null), score, none, samples=samples)
 
 
@@ -267,6 +269,24 @@ def test_the_feature_that_is_the_response_has_effect_one(samples):
     assert high == pytest.approx(1.0, abs=1e-6)
 
 
+def bonferroni(scores, weights):
+    """The score of the smallest weighted p-value."""
+    return score_of(np.minimum((log_ndtr(-scores) - np.log(weights)[:, None]).min(axis=0), -1e-3))
+
+
+def test_the_lower_end_accounts_for_the_number_of_kernels_at_every_effect():
+    """With half of the level for each of two kernels it is that of one kernel with half of the error probability."""
+    rng, cells, weights = np.random.default_rng(5), np.repeat([0, 1], 25), np.array([0.5, 0.5])
+    columns = rng.normal(size=(50, 8)) + np.outer(cells, np.linspace(1.0, 3.0, 8))
+    view = laws_of(columns, label_factor(25, 25), cells, rng, samples=True, kernel=gaussian)
+    view = view._replace(score=view._test_scores(view.penalty).first)  # permutations do not reach far scores
+    taken = penalties(np.array([view.score, view.score]), weights, partial(bonferroni, weights=weights))
+    both = CombinedEffects(tuple(view._replace(penalty=part) for part in taken)).intervals(0.95)
+    assert (both[:, 0] > 0).any()
+    np.testing.assert_allclose(both[:, 0], view.intervals(0.975)[:, 0], atol=0.012)
+    np.testing.assert_array_equal(both[:, 1], view.intervals(0.95)[:, 1])
+
+
 def two_views(shifts):
     """Columns of 25 v 25 rows under two kernels, whose smallest weighted p-value counts; and the combined scores."""
     rng = np.random.default_rng(6)
@@ -280,10 +300,8 @@ def two_views(shifts):
         laws_of(columns, label_factor(25, 25), cells, rng, samples=True, kernel=kernel) for kernel in (gaussian, narrow)
     ]
     scores, weights = np.array([view.score for view in views]), np.array([0.7, 0.3])
-    # Bonferroni's combination: the smallest weighted p-value.
-    combined = score_of(np.minimum((log_ndtr(-scores) - np.log(weights)[:, None]).min(axis=0), -1e-3))
-    taken = penalties(scores, weights, combined)
-    assert (scores - taken).max(axis=0) == pytest.approx(combined)
+    combined, taken = bonferroni(scores, weights), penalties(scores, weights, partial(bonferroni, weights=weights))
+    assert (scores - taken[:, :, 0]).max(axis=0) == pytest.approx(combined)
     return CombinedEffects(
         tuple(view._replace(penalty=part) for view, part in zip(views, taken, strict=True))
     ), combined

@@ -42,6 +42,7 @@ from kernsift.estimators.statistics import (
     StatisticLaws,
     at_distinct_rows,
     best_of,
+    correlations_of,
     enumerated_scores,
     fit_statistics,
     scores_of,
@@ -244,9 +245,12 @@ class _Measuring:
             known = Levels.of(known.counts).merged(known)
         statistics, response = _statistics(grid, known, own, kernels, response, self.landmarks)
         scores = scores_of(statistics)
-        smooth, winner = best_of(statistics, scores, known.counts, response)
+        correlations = correlations_of(statistics, known.counts, response)
+        best = partial(best_of, statistics, counts=known.counts, response=response, correlations=lambda: correlations)
         if self.final is not None:
-            return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
+            final = self.final[features]
+            return features, view_effects(statistics, scores, lambda some: best(some)[0], final, known, response)
+        smooth, winner = best(scores)
         outcomes: Outcomes = known, statistics, response
         unbounded = kernels.kernel.unbounded  # categories are bounded, but their response need not be
         if known.joint is None:

@@ -99,8 +99,12 @@ class _Measured(NamedTuple):
 
     def effects(self, final: np.ndarray, place: int) -> CombinedEffects:
         """The laws of the effect of a candidate; `final` are the scores of all."""
-        statistics, scores, smooth, _, label, known = self._statistics(place)
-        return view_effects(statistics, scores, smooth, final[place : place + 1], known, label)
+        statistics, scores, _, _, label, known = self._statistics(place)
+
+        def union(some: np.ndarray) -> np.ndarray:
+            return best_of(statistics, some, known.counts, label)[0]
+
+        return view_effects(statistics, scores, union, final[place : place + 1], known, label)
 
     def _statistics(
         self, place: int

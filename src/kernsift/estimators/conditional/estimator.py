@@ -385,9 +385,7 @@ class _Measuring:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)[:, None]
-        taken = np.zeros_like(scores)
-        if len(pairs) > 1:
-            taken = penalties(scores, self.weights, np.array([self._combined(statistics, scores[:, 0])]))
+        taken = penalties(scores, self.weights, lambda some: np.array([self._combined(statistics, some[:, 0])]))
         laws = tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)

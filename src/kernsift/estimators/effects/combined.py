@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from kernsift.estimators.effects.intervals import EffectLaws, concatenated
+
+# The weighted p-value of which an end of a 95% interval has about the error probability of one side.
+_END_TAIL = 0.03
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class CombinedEffects:
     @property
     def _behind(self) -> np.ndarray:
         """(K, b) how much lower the score of each kernel is than the best one, both after the penalty."""
-        scores = np.array([view.score - view.penalty for view in self.views])
+        scores = np.array([view.score - view.penalty[:, 0] for view in self.views])
         return np.asarray(scores.max(axis=0) - scores)
 
 
@@ -61,14 +64,20 @@ def _lower(unions: Sequence[np.ndarray], by: np.ndarray) -> list[np.ndarray]:
     return [union - own for union, own in zip(unions, by, strict=True)]
 
 
-def penalties(scores: np.ndarray, weights: np.ndarray, combined: np.ndarray) -> np.ndarray:
-    """(K, b) corrections of the scores (K, b) of kernels whose p-values have weights (K,).
+def penalties(scores: np.ndarray, weights: np.ndarray, union: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """(K, b, 2) corrections of the scores (K, b) of kernels whose p-values have weights (K,), and of smaller scores.
 
-    `combined` (b,) are the scores of the smallest weighted p-values, corrected for their number. The kernel with the
-    smallest one keeps the combined score; the others are lower by as much as their weighted p-values are.
+    `union` gives the scores (b,) of the smallest weighted p-values, corrected for their number. The kernel with the
+    smallest one keeps the combined score; the others are lower by as much as their weighted p-values are. A factor of
+    p-values changes a score the more the smaller it is, so that the second correction is that of equal weighted
+    p-values as at the ends of intervals.
     """
+    if len(scores) == 1:
+        return np.zeros((*scores.shape, 2))
+    combined = union(scores)
     weighted = -ndtri_exp(np.minimum(log_ndtr(-scores) - np.log(weights)[:, None], -1e-3))
-    return scores - (combined + weighted - weighted.max(axis=0))
+    near = np.broadcast_to(-ndtri(_END_TAIL * weights)[:, None], scores.shape)
+    return np.stack([scores - (combined + weighted - weighted.max(axis=0)), near - union(near)], axis=2)
 
 
 def combined(parts: Iterable[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:

@@ -85,7 +85,8 @@ class EffectLaws(NamedTuple):
     point: np.ndarray  # (b,) effects, corrected for chance
     statistic: np.ndarray  # (b,) R, the effect squared before that correction
     score: np.ndarray  # (b,) normal scores of the tests with this kernel
-    penalty: np.ndarray  # (b,) the correction of the score for testing several kernels
+    # (b, 2) the corrections for testing several kernels, of the score and of scores near the ends of intervals
+    penalty: np.ndarray
     # The laws for the sign of the observed cross-covariance, and for the opposite one.
     families: tuple[FamilyMoments, FamilyMoments]
     unseen: Unseen  # what the effect of an unseen value depends on
@@ -183,14 +184,14 @@ class EffectLaws(NamedTuple):
         inside = (low, np.minimum(high, cut)) if upper else (np.maximum(low, cut), high)
         total, part = (np.logaddexp.reduceat(log_mass(*pair), starts, axis=0) for pair in ((low, high), inside))
         # A score that ties with another one at the cut excludes no effect.
-        tied = np.array([union[0, 0] for union in unions]) >= self.score - self.penalty - _TIED
+        tied = np.array([union[0, 0] for union in unions]) >= self.score - self.penalty[:, 0] - _TIED
         known = np.isfinite(total) & np.isfinite(part) & ~tied[:, None]
         tails = np.where(known, part, 0.0) - np.where(known, total, 0.0)
         return np.minimum(tails, 0.0), effect
 
     def _test_scores(self, penalty: np.ndarray) -> _TestScores:
         independent = map_arrays(lambda part: part[:, :1], self.families[0])
-        return _TestScores(independent.scores(self.statistic[:, None])[:, 0], self.score - penalty)
+        return _TestScores(independent.scores(self.statistic[:, None])[:, 0], self.score, penalty)
 
     def take(self, features: np.ndarray) -> EffectLaws:
         """Some of the features."""
@@ -205,14 +206,21 @@ def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
 class _TestScores(NamedTuple):
     """From normal scores under the laws here to those of the test, which agree with it for the observed statistic.
 
-    `first` (b,) are the scores of the observed statistics under the law at independence, `score` those of the test. Up
+    `first` (b,) are the scores of the observed statistics under the law at independence, `alone` those of the test with
+    this kernel alone, and `penalty` (b, 2) what several kernels cost these, and small scores, which is more. Up
     to a small score the difference is a constant, from there on it grows to that of the observed score. A test that is
     stricter than the law here, because T has few values or several kernels are tried, is stricter for small scores too;
     one that is less strict differs from it in the far tail alone.
     """
 
     first: np.ndarray
-    score: np.ndarray
+    alone: np.ndarray
+    penalty: np.ndarray
+
+    @property
+    def score(self) -> np.ndarray:
+        """(b,) scores of the test."""
+        return np.asarray(self.alone - self.penalty[:, 0])
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         shift, slope = (part[:, None] for part in self._shape())
@@ -234,11 +242,13 @@ class _TestScores(NamedTuple):
 
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         """The shift of small scores, and the slope between a small score and the observed one."""
-        gap, beyond = self.score - self.first, np.maximum(self.first - _NEAR, 0.0)
+        gap, beyond = self.alone - self.first, np.maximum(self.first - _NEAR, 0.0)
         part = np.where(gap < 0, (_NEAR / (_NEAR + beyond)) ** 2, np.maximum(1.0 - beyond, 0.0))
         # Increasing, however strict the test is.
-        shift = np.where(beyond > 0, np.minimum(gap * part, self.score - _NEAR - _LEAST_SLOPE * beyond), gap)
-        slope = np.divide(self.score - _NEAR - shift, beyond, out=np.ones_like(gap), where=beyond > 0)
+        score = self.score
+        near = np.minimum(gap * part - self.penalty[:, 1], score - _NEAR - _LEAST_SLOPE * beyond)
+        shift = np.where(beyond > 0, near, score - self.first)
+        slope = np.divide(score - _NEAR - shift, beyond, out=np.ones_like(gap), where=beyond > 0)
         return shift, slope
 
 

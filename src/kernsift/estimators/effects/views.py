@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
 def view_effects(
     statistics: Sequence[FittedStatistic],
     scores: np.ndarray,
-    smooth: np.ndarray,
+    union: Callable[[np.ndarray], np.ndarray],
     final: np.ndarray,
     known: Tabulation,
     response: Response,
@@ -49,12 +49,12 @@ def view_effects(
 ) -> CombinedEffects:
     """The laws of a block of features under every pair of views, from their statistics and normal scores (pairs, b).
 
-    `smooth` and `final` (b,) are the combined scores before and after features with few outcomes are enumerated. `free`
-    is the number of degrees of freedom for each row. Rows that are centred within strata have fewer of them than rows:
-    the two rows of a pair differ in one number.
+    `union` gives the combined scores (b,) of scores (pairs, b), before features with few outcomes are enumerated, and
+    `final` (b,) are those of the features after that. `free` is the number of degrees of freedom for each row. Rows
+    that are centred within strata have fewer of them than rows: the two rows of a pair differ in one number.
     """
     weights = np.array([pair.weight for pair in response.pairs])
-    taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)
+    taken, smooth = penalties(scores, weights, union), union(scores)
     # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
     stricter = np.minimum(final - smooth, 0.0)
     counts, joint, places, cells = _represented(known, response)
@@ -77,7 +77,7 @@ def view_effects(
                 free * joint,
                 NullMoments(laws.statistic, laws.mean, sd, laws.skewness),
                 score + stricter,
-                penalty - np.maximum(final - smooth, 0.0),
+                penalty - np.column_stack([np.maximum(final - smooth, 0.0), np.zeros(len(final))]),
                 samples=samples,
                 extremes=extremes,
             )

@@ -317,12 +317,16 @@ class _Measuring:
     ) -> MeasuredFeatures | tuple[np.ndarray, CombinedEffects]:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
         scores = scores_of(statistics)
-        score, winner = self._best(fitted, scores)
         if self.final is not None:
             strata = target.strata
             free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
             final = self.final[features]
-            return features, view_effects(statistics, scores, score, final, fitted.points, fitted.response, free)
+
+            def union(some: np.ndarray) -> np.ndarray:
+                return self._best(fitted, some)[0]
+
+            return features, view_effects(statistics, scores, union, final, fitted.points, fitted.response, free)
+        score, winner = self._best(fitted, scores)
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
         given = (few, self.seed, counted, fitted.unbounded)
