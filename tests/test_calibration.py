@@ -52,8 +52,8 @@ OFF = {
     "many draws": (two(100, estimator=Incomplete(r=11)), "r=11 rejects too often on 100 rows.*take r up to 10"),
     "many draws, response": (response(50, estimator=Incomplete(r=6)), "estimator='complete'.*r up to 5"),
     "a small sample, cut in half": (
-        lambda: compare(normal(60), normal(10, seed=1), estimator="cross", random_state=0),
-        "10 rows against 60 gives too many very small p-values.*use estimator='complete'",
+        lambda: compare(normal(35), normal(10, seed=1), estimator="cross", random_state=0),
+        "10 rows against 35 gives too many very small p-values.*use estimator='complete'",
     ),
     "few units, cut in half": (
         lambda: compare(
@@ -114,7 +114,7 @@ RIGHT = {
     "five blocks, response": response(25, estimator=Block(block_size=5)),
     "small blocks": response(100, estimator=Block(block_size=5)),
     "cross": two(20, estimator="cross"),
-    "cross, a small sample": lambda: compare(normal(45), normal(9, seed=1), estimator="cross", random_state=0),
+    "cross, a small sample": lambda: compare(normal(27), normal(9, seed=1), estimator="cross", random_state=0),
     "polyhedral": two(60, test="polyhedral"),
     "a linear kernel": two(60, kernel="linear"),
     "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),

@@ -27,7 +27,7 @@ _DRAWS_PER_ROW = 0.1
 # tail. Beyond so many times as many rows the values of blocks of columns with rare values are skewed.
 _FEW_BLOCKS, _TAIL_BLOCKS, _UNEVEN_BLOCKS = 5, 8, 3
 # Rows of the smaller sample, half of which do not tell its law, where the other sample has so many times as many.
-_FEW_ROWS, _UNEVEN = 12, 5
+_FEW_ROWS, _UNEVEN = 12, 3
 # Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
