@@ -54,7 +54,7 @@ _LINEAR = {"linear": 100.0}
 _ADDITIVE = (_LINEAR, {**_LINEAR, "splines": 1.0})
 _ALONG = {"directions": 1.0, "metric": 0.5}
 _JOINT = {**_LINEAR, "splines": 0.3, "kernel": 0.3, **_ALONG}
-_SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, **_ALONG}, _JOINT)
+_SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, "errors": 0.3, **_ALONG}, _JOINT)
 # The response is not predicted from leaves: these are where it happens to be high or low, and cross-validation does not
 # count that.
 _PREDICTING = (*_SMOOTH, {**_LINEAR, "splines": 1.0, "beyond": 1.0})

@@ -4,9 +4,11 @@ Linear terms of all columns and indicators of categories; cubic splines of each 
 columns together; splines of the directions of z along which the response changes most, and a kernel in their metric.
 These directions are the leading eigenvectors of the average outer product of the gradients of a kernel ridge
 regression, whose own metric is that matrix after each iteration (Radhakrishnan et al. 2024): a response that depends on
-one combination of five confounders is found from few rows, which a kernel of five variables would not do. Narrow
-kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along two of ten confounders is
-in none of the other terms. Features that miss different rows have terms in common, which are computed once.
+one combination of five confounders is found from few rows, which a kernel of five variables would not do. With u the
+first direction, products of its splines and of the columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z +
+..., so that they take out what an error e of the direction leaves. Narrow kernels of the pairs of columns that explain
+most of what a sum of curves leaves: a wave along two of ten confounders is in none of the other terms. Features that
+miss different rows have terms in common, which are computed once.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import numpy as np
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.encoding import encode
 
-# Columns of the terms: splines of one confounder, all splines, features of the wide kernel.
-KNOTS, _SPLINES, _KERNEL_FEATURES = 40, 160, 80
+# Columns of the terms: splines of one confounder, all splines, products with the first direction, and features of the
+# wide kernel.
+KNOTS, _SPLINES, _ERRORS, _KERNEL_FEATURES = 40, 160, 120, 80
 # Features of the narrow kernel of a pair, and its bandwidth in median distances.
 _NARROW_FEATURES, _NARROW = 160, 0.25
 # Numbers in the basis: 2^26 doubles are 512 MB.
@@ -184,7 +187,7 @@ def terms_of(confounders: Confounders, targets: np.ndarray, rng: np.random.Gener
 def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generator) -> Terms:
     numbers, scores, indicators, owner = encode(confounders)
     n, count = scores.shape
-    share = min(1.0, max(16, NUMBERS // n) / (2 * _SPLINES + 2 * _KERNEL_FEATURES))
+    share = min(1.0, max(16, NUMBERS // n) / (_SPLINES + _ERRORS + 2 * _KERNEL_FEATURES))
     knots, features = min(KNOTS, int(share * _SPLINES) // max(count, 1)), max(int(share * _KERNEL_FEATURES), 8)
     curves = [splines(column, knots) for column in scores.T]
     others = [j for j in range(count) if numbers[0, j] != scores[0, j]]
@@ -200,7 +203,11 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
         return Terms(terms, columns, (joint,), inputs)
     directions, shares = found
     used = min(max(int((shares > _LEAST_DIRECTION).sum()), 1), _MOST_DIRECTIONS)
-    terms["directions"] = stacked_terms([splines(column, knots) for column in (joint @ directions[:, :used]).T], n)
+    places = joint @ directions[:, :used]
+    curves = [splines(column, knots) for column in places.T]
+    terms["directions"] = stacked_terms(curves, n)
+    first = np.column_stack([places[:, 0], curves[0]])[:, : max(int(share * _ERRORS) // joint.shape[1], 1)]
+    terms["errors"] = (first[:, :, None] * joint[:, None, :_ERRORS]).reshape(n, -1).astype(precision(n))
     metric = joint @ (directions * np.sqrt(shares))
     if used > 1:
         terms["metric"] = kernel_features(metric, features // 2, 0.6, rng)
