@@ -198,10 +198,11 @@ class Relabellings:
             pairs = zip(own, map(_diagonal_shares, targets), strict=True)
             return places[np.any([rule(*pair, len(self._kinds)) for pair in pairs], axis=0)]
 
-        fewer, varying = np.zeros(len(score), dtype=bool), np.zeros(0)
-        if every is None and counted is None:
-            varying = self._varying(statistics)
-            fewer = small_pvalue & (varying @ self._log_arrangements <= math.log(_MOST) + 1e-9)
+        varying = np.zeros((len(score), len(self._strata.sizes)), dtype=bool)
+        if every is None and counted is None and len(self._strata.sizes) > 1:
+            places = np.flatnonzero(varies & small_pvalue)
+            varying[places] = self._varying(statistics, places)
+        fewer = varying.any(axis=1) & (varying @ self._log_arrangements <= math.log(_MOST) + 1e-9)
         known = values.few | two_classes | fewer | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
             heavy = carried(np.flatnonzero(varies & ~known), carried_by_few_rows).tolist()
@@ -235,9 +236,9 @@ class Relabellings:
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
         return out
 
-    def _varying(self, statistics: Sequence[FittedStatistic]) -> np.ndarray:
-        """(b, S) in which strata features vary under any of their views; they are rounding errors in the others."""
-        views = {id(one.view): to_numpy(one.view.factor) for one in statistics}.values()
+    def _varying(self, statistics: Sequence[FittedStatistic], places: np.ndarray) -> np.ndarray:
+        """(k, S) in which strata these features vary under any of their views; elsewhere they are rounding errors."""
+        views = {id(one.view): to_numpy(take(one.view.factor, places, 0)) for one in statistics}.values()
         sizes = [self._strata.sums(np.einsum("bmn,bmn->bn", factor, factor)) for factor in views]
         return np.any([size > 1e-24 * size.sum(axis=1, keepdims=True) for size in sizes], axis=0)
 
