@@ -297,7 +297,6 @@ PIECES = (
     "kernsift.kernels.bandwidths._CHUNK",
     "kernsift.estimators.block_sizes._BLOCK",
     "kernsift.inference.lines._BATCH",
-    "kernsift.inference.lines._LONG",
     "kernsift.estimators.draws.moments._BATCHES",
     "kernsift.estimators.draws.moments._KEPT",
     "kernsift.estimators.covariance.alignment._NUMBERS",
