@@ -174,7 +174,11 @@ def agreement(
     tolerance: float,
     options: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """Whether scores agree and the same features are selected; None for a combination that does not exist."""
+    """Whether scores agree and the same features are selected; None for a combination that does not exist.
+
+    Scores that tie at the cut, as those of columns without equal values under the kernel of equality, are selected by
+    their rounding errors.
+    """
     try:
         there = ask(*data, k=4, **options)
     except InputError:
@@ -184,10 +188,13 @@ def agreement(
     except Exception as problem:  # any failure is a finding, and the others still count
         return {"name": name, "agrees": False, "why": f"{type(problem).__name__}: {problem}"}
     off = disagreement(np.asarray(here.scores), there.scores)
-    same = set(here.selected.tolist()) == set(there.selected.tolist())
     ordered = np.sort(there.scores)[::-1]
-    gap = f", other features selected; the gap at the cut is {ordered[3] - ordered[4]:.1e}"
-    why = f"scores differ by {off:.1e}" + ("" if same else gap)
+    gap = float(ordered[3] - ordered[4])
+    tied = gap <= 4 * np.finfo(float).eps * np.abs(ordered).max()
+    same = tied or set(here.selected.tolist()) == set(there.selected.tolist())
+    why = f"scores differ by {off:.1e}" + (
+        "" if same else f", other features selected; the gap at the cut is {gap:.1e}"
+    )
     finite = off if np.isfinite(off) else None
     return {"name": name, "agrees": bool(off <= tolerance) and same, "why": why, "difference": finite}
 
