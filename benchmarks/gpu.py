@@ -190,7 +190,7 @@ def agreement(
     off = disagreement(np.asarray(here.scores), there.scores)
     ordered = np.sort(there.scores)[::-1]
     gap = float(ordered[3] - ordered[4])
-    tied = gap <= 4 * np.finfo(float).eps * np.abs(ordered).max()
+    tied = bool(gap <= 4 * np.finfo(float).eps * np.abs(ordered).max())
     same = tied or set(here.selected.tolist()) == set(there.selected.tolist())
     why = f"scores differ by {off:.1e}" + (
         "" if same else f", other features selected; the gap at the cut is {gap:.1e}"
