@@ -233,6 +233,19 @@ def test_importing_the_package_loads_no_optional_package() -> None:
     )
 
 
+def test_descriptions_of_two_samples_do_without_scipy_stats() -> None:
+    # It takes a third of a second and 15 MB to import.
+    program = """
+import sys
+import numpy as np
+from kernsift import compare
+X = np.random.default_rng(0).normal(size=(60, 3))
+compare(X, X + [0, 0, 1], random_state=0).to_dict()
+print("scipy.stats" in sys.modules)
+"""
+    assert run_python(program).strip() == "False"
+
+
 WITHOUT_OPTIONAL = f"""
 import sys
 
