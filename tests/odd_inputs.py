@@ -20,7 +20,18 @@ import polars as pl
 import pyarrow as pa
 from scipy import sparse
 
-from kernsift import Block, Incomplete, Multiscale, Result, SelectMMD, compare, relate, screen, topk_pvalues
+from kernsift import (
+    Block,
+    Incomplete,
+    Multiscale,
+    Result,
+    SelectMMD,
+    compare,
+    relate,
+    screen,
+    selective_bootstrap,
+    topk_pvalues,
+)
 
 Check = Callable[[Any], None]
 
@@ -295,6 +306,22 @@ CONTAINERS = [
     Odd("deeply nested list", pair([[[1]], [[2]]], Y), r"^X: .*shape \(2, 1, 1\).*2-D"),
 ]
 
+
+def _lone_ones(sample: int) -> Any:
+    values = np.zeros((ROWS, 3))
+    values[:, 0], values[0, 1] = X[:, 0] + 20 * sample, sample
+    return sparse.csr_array(values)
+
+
+def _only_third_constant(result: Result) -> None:
+    finds("x0")(result)
+    assert [note for note in result.notes if "Constant" in note] == ["Constant, so without evidence (p = 1): 'x2'."]
+
+
+CONTAINERS += [
+    Odd("a single value in a sparse column", pair(_lone_ones(0), _lone_ones(1)), _only_third_constant),
+]
+
 # Shapes ---------------------------------------------------------------------------------------------------------------
 
 SHAPES = [
@@ -411,6 +438,11 @@ NAMED = [
     Odd("None as a name", names(None, "b", "c"), sound),
     Odd("NaN as a name", names(np.nan, "b", "c"), called("nan", "b", "c")),
     Odd("tuples as names", names(("a", 1), ("b", 2), ("c", 3)), called("('a', 1)", "('b', 2)", "('c', 3)")),
+    Odd(
+        "a tuple as the name of a record", lambda: names(("a", 1), ("b", 2), ("c", 3))()[("b", 2)].name, is_("('b', 2)")
+    ),
+    Odd("a number as the name of a record", lambda: names(0, 1, 2)()[1].rejected, is_(True)),
+    Odd("a number as a name in a result", lambda: 1 in names(0, 1, 2)(), is_(True)),
     Odd("dates as names", names(*pd.date_range("2020-01-01", periods=3)), sound),
     Odd("empty name", names("", "b", "c"), called("", "b", "c")),
     Odd("line breaks in a name", names("a\nb", "x\r\ny", "c"), called("a\nb", "x\r\ny", "c")),
@@ -672,6 +704,17 @@ def keeps(count: int) -> Check:
     return lambda result: is_(count)(_chosen(result))
 
 
+def region(mean: Any = (2.0, 1.0), **options: Any) -> Callable[[], Any]:
+    defaults = {
+        "cov": np.eye(2),
+        "in_hypothesis": lambda y: y[:, 0] <= 0,
+        "in_selection": lambda y: y[:, 0] > y[:, 1],
+        "replicates": 1000,
+        "random_state": 0,
+    }
+    return lambda: selective_bootstrap(mean, **defaults | options)
+
+
 ARGUMENTS = [
     Odd("k = 0", given(k=0), "^k: needs a whole number of at least 1, a fraction.*got 0"),
     Odd("k = -1", given(k=-1), "^k: needs a whole number of at least 1.*got -1"),
@@ -753,6 +796,21 @@ ARGUMENTS = [
     Odd("covariance with negative eigenvalue", lambda: topk_pvalues(np.ones(2), np.array([[1, 2], [2, 1]]), 1), "^cov: needs a positive semi"),
     Odd("zero covariance", lambda: topk_pvalues(np.ones(2), np.zeros((2, 2)), 1).pvalues, lambda p: is_(True)(bool(0 < p[0] <= 1))),
     Odd("covariance of 1e300", lambda: topk_pvalues(np.ones(2), np.eye(2) * 1e300, 1).pvalues, lambda p: is_(True)(bool(0 < p[0] <= 1))),
+    Odd("covariance of complex numbers", lambda: topk_pvalues(np.ones(2), np.eye(2) * 1j, 1), "^cov: needs finite values of shape"),
+    Odd("a vector that is NaN", region([np.nan, 1.0]), "^mean: needs a 1-D array of finite scores"),
+    Odd("a covariance that is NaN", region(cov=np.full((2, 2), np.nan)), "^cov: needs finite values of shape"),
+    Odd("a covariance of another size", region(cov=np.eye(3)), r"^cov: needs .*\(2, 2\).*got \(3, 3\)"),
+    Odd("a negative covariance", region(cov=-np.eye(2)), "^cov: needs a positive semi-definite"),
+    Odd("an asymmetric covariance", region(cov=np.array([[1.0, 0.5], [0.0, 1.0]])), "^cov: needs a symmetric"),
+    Odd("variances of a vector", region(cov=np.ones(2)), lambda found: is_(region()().pvalue)(found.pvalue)),
+    Odd("no replicates of a vector", region(replicates=0), "^replicates: needs a positive whole number.*10000"),
+    Odd("an unknown law of a vector", region(model="cubic"), "^model: needs.*got 'cubic'"),
+    Odd("two scales of a vector", region(scales=(1.0, 2.0)), "^scales: needs at least three different"),
+    Odd("a seed of a vector that is text", region(random_state="seed"), "^random_state: .*got 'seed'"),
+    Odd("a region of one boolean", region(in_hypothesis=lambda y: True), r"^in_hypothesis: must return one True or False for each.*bool of shape \(\)"),
+    Odd("a region of numbers", region(in_hypothesis=lambda y: y[:, 0]), "^in_hypothesis: must return one True or False.*float64"),
+    Odd("a region of each coordinate", region(in_selection=lambda y: y > 0), r"^in_selection: must return one True or False.*of shape \(1, 2\)"),
+    Odd("a region of zeros and ones", region(in_hypothesis=lambda y: 1.0 * (y[:, 0] <= 0)), lambda found: is_(region()().pvalue)(found.pvalue)),
     Odd("three classes for two samples", lambda: SelectMMD().fit(X, np.arange(ROWS) % 3).n_features_in_, is_(3)),
     Odd("one class for two samples", lambda: SelectMMD().fit(X, np.zeros(ROWS)), "^y: .*two|^Y: .*"),
 ]  # fmt: skip

@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernsift.api import compare, relate, screen, topk_pvalues
+    from kernsift.api import compare, relate, screen, selective_bootstrap, topk_pvalues
     from kernsift.exceptions import CalibrationWarning, InputError
     from kernsift.groups import compare_groups
-    from kernsift.inference import selective_bootstrap
     from kernsift.options import Block, Incomplete, Multiscale
     from kernsift.result import Result
     from kernsift.selectors import SelectHSIC, SelectMMD
@@ -46,7 +45,7 @@ _HOMES = {
     "compare_groups": "groups",
     "relate": "api",
     "screen": "api",
-    "selective_bootstrap": "inference",
+    "selective_bootstrap": "api",
     "topk_pvalues": "api",
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from kernsift.exceptions import InputError
 from kernsift.execution.notes import add_note
 from kernsift.inference import TESTS
 from kernsift.inference.advice import advise
+from kernsift.inference.regions import Indicator, RegionTest, region_test
+from kernsift.inference.scaling_law import SCALES
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
@@ -508,10 +511,97 @@ def topk_pvalues(
     >>> selected.tolist(), pvalues.round(3).tolist()
     ([1, 3], [0.014, 0.034])
     """
-    values, spread = _numbers(estimate), _numbers(cov)
+    values, spread = _scores("estimate", estimate, cov)
+    check_selection(k, None, len(values))
+    scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
+    rule = selection_rule(k, None, scores)
+    selected = rule.select(values)
+    name, options = resolve("test", test, TESTS, TEST_OPTIONS)
+    check_test_options(options)
+    advise("topk_pvalues", "", name, rule, scores, ())
+    _, rng = generator(random_state)
+    return TopKPvalues(selected, TESTS[name](scores, rule, selected, rng=rng, **options).pvalues)
+
+
+def selective_bootstrap(
+    mean: np.ndarray,
+    cov: np.ndarray,
+    in_hypothesis: Indicator,
+    in_selection: Indicator,
+    *,
+    replicates: int = 10_000,
+    scales: np.ndarray | tuple[float, ...] = SCALES,
+    model: str = "linear",
+    random_state: Seed = None,
+) -> RegionTest:
+    """Test mu in H given that y in S was observed, for regions known only through indicator functions.
+
+    Parameters
+    ----------
+    mean : array_like of shape (d,)
+        The observed vector y, taken as normal with covariance `cov`.
+    cov : array_like of shape (d, d) or (d,)
+        Covariance of y, or variances of independent coordinates.
+    in_hypothesis, in_selection : callable
+        Functions of an (m, d) array that return m booleans.
+    replicates : int, default=10_000
+        Resampled vectors per scale.
+    scales : array_like of float
+        Values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of them
+        is simulated at wider scales.
+    model : {"linear", "constant", "quadratic", "singular", "aic"}, default="linear"
+        Scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
+    random_state : int or numpy.random.Generator, optional
+        Seed or generator of the replicates.
+
+    Returns
+    -------
+    RegionTest
+        With p = Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)).
+
+    Examples
+    --------
+    H is {first coordinate <= 0}, S is {first coordinate >= 1}: the p-value is Phibar(2) / Phibar(1) = 0.143.
+
+    >>> import numpy as np
+    >>> from kernsift import selective_bootstrap
+    >>> outcome = selective_bootstrap(
+    ...     np.array([2.0, 0.0]), np.eye(2), lambda y: y[:, 0] <= 0, lambda y: y[:, 0] >= 1, random_state=0
+    ... )
+    >>> bool(abs(outcome.pvalue - 0.143) < 0.02)
+    True
+    """
+    values, spread = _scores("mean", mean, cov)
+    check_test_options({"replicates": replicates, "scales": scales, "model": model})
+    _, rng = generator(random_state)
+    hypothesis, selection = (
+        partial(_indicated, argument, region)
+        for argument, region in (("in_hypothesis", in_hypothesis), ("in_selection", in_selection))
+    )
+    if not selection(values[None, :])[0]:
+        raise InputError("in_selection: must hold at mean, as only selected hypotheses are tested; it does not.")
+    return region_test(
+        values, DenseCovariance(spread), hypothesis, selection, replicates, np.asarray(scales, float), model, rng
+    )
+
+
+def _indicated(argument: str, region: Callable[[np.ndarray], Any], vectors: np.ndarray) -> np.ndarray:
+    """Which vectors (m, d) are in a region; an answer other than m booleans is refused."""
+    found = np.asarray(region(vectors))
+    if found.shape != (len(vectors),) or not (found.dtype == bool or np.isin(found, (0, 1)).all()):
+        raise InputError(
+            f"{argument}: must return one True or False for each of the m vectors of an (m, d) array, but for shape "
+            f"{vectors.shape} it returned {found.dtype} of shape {found.shape}; compare as in lambda y: y[:, 0] > 1."
+        )
+    return found.astype(bool)
+
+
+def _scores(argument: str, given: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (d,) and their covariance (d, d) as checked arrays; variances become a diagonal matrix."""
+    values, spread = _numbers(given), _numbers(cov)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
         raise InputError(
-            f"estimate: needs a 1-D array of finite scores, got shape {values.shape}; leave out the others."
+            f"{argument}: needs a 1-D array of finite scores, got shape {values.shape}; leave out the others."
         )
     if spread.shape not in [(len(values),), (len(values),) * 2] or not np.isfinite(spread).all():
         wanted = f"{(len(values),) * 2}, or variances {(len(values),)}"
@@ -524,20 +614,14 @@ def topk_pvalues(
         raise InputError("cov: needs a symmetric matrix, got one that is not; pass (cov + cov.T) / 2.")
     if np.linalg.eigvalsh(spread)[0] < -1e-8 * np.abs(spread).max(initial=0):
         raise InputError("cov: needs a positive semi-definite matrix, got a negative eigenvalue; pass a covariance.")
-    check_selection(k, None, len(values))
-    scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
-    rule = selection_rule(k, None, scores)
-    selected = rule.select(values)
-    name, options = resolve("test", test, TESTS, TEST_OPTIONS)
-    check_test_options(options)
-    advise("topk_pvalues", "", name, rule, scores, ())
-    _, rng = generator(random_state)
-    return TopKPvalues(selected, TESTS[name](scores, rule, selected, rng=rng, **options).pvalues)
+    return values, spread
 
 
 def _numbers(given: Any) -> np.ndarray:
     """An array of floats; what cannot be one comes back as NaN, which the checks refuse."""
     try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            return np.asarray(given, dtype=float)
+    except (TypeError, ValueError, np.exceptions.ComplexWarning):
         return np.full(np.shape(given) if not isinstance(given, str) else (), np.nan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, overload
@@ -203,7 +203,7 @@ class Result:
 
     def __contains__(self, name: object) -> bool:
         """Whether a feature of this name was tested."""
-        return name in self.feature_names
+        return str(name) in self.feature_names
 
     __iter__ = None
 
@@ -245,8 +245,8 @@ class Result:
         found = self.descriptions[row]
         return found.text if self.rejected[row] else found.typical
 
-    def feature(self, name: str) -> FeatureRecord:
-        """The record of one feature, by its name.
+    def feature(self, name: Hashable) -> FeatureRecord:
+        """The record of one feature, by its name, which may be a number or a tuple where the columns have such names.
 
         Examples
         --------
@@ -258,6 +258,7 @@ class Result:
         >>> result["x1"].rejected, result["x1"].description
         (True, 'higher in Y: median 2.05 v -0.0917')
         """
+        name = str(name)
         if name not in self.feature_names:
             hint = suggestion(name, self.feature_names, "; see result.feature_names.")
             raise InputError(f"name: needs one of the {len(self.feature_names)} features, got {name!r}{hint}")

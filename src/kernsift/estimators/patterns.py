@@ -82,9 +82,7 @@ def measure_features(
     if missing != "column" or pooled.incomplete is None:
         scores = measure(tables, bandwidth, None)
         assert scores is not None
-        # Numbers that vary have scores that do; reading a sparse table again would take as long as scoring it.
-        constant = scores.cov.diagonal() == 0 if isinstance(pooled, SparseTable) else pooled.constant
-        return FeatureScores(scores, constant, np.full(pooled.d, pooled.n))
+        return FeatureScores(scores, _constant(pooled, scores), np.full(pooled.d, pooled.n))
     _check(bandwidth, estimator)
     patterns = Patterns(tables)
     patterns.note()
@@ -99,6 +97,17 @@ def measure_features(
             parts.append((own.features, found))
             constant[own.features] = stack(part).constant if len(own.features) else False
     return FeatureScores(_merged(pooled.names, parts), constant, patterns.n)
+
+
+def _constant(table: Table, scores: Scores) -> np.ndarray:
+    """(d,) bool: the features whose rows are equal."""
+    if not isinstance(table, SparseTable):
+        return table.constant
+    # Reading a sparse table again would take as long as scoring it; numbers with scores that vary do too.
+    flat = scores.cov.diagonal() == 0
+    if flat.any():
+        flat[flat] = table.select(np.flatnonzero(flat)).constant
+    return flat
 
 
 def pattern_tables(

@@ -5,7 +5,7 @@ from kernsift.inference.multiscale import multiscale
 from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome, log_tail
 from kernsift.inference.polyhedral import polyhedral
-from kernsift.inference.regions import RegionTest, selective_bootstrap
+from kernsift.inference.regions import RegionTest
 
 TESTS = {"exact": exact, "multiscale": multiscale, "polyhedral": polyhedral, "naive": naive}
 
@@ -18,5 +18,4 @@ __all__ = [
     "multiscale",
     "naive",
     "polyhedral",
-    "selective_bootstrap",
 ]

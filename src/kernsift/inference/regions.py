@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from kernsift.estimators.scores import DenseCovariance
-from kernsift.exceptions import InputError
-from kernsift.inference.scaling_law import SCALES, ScalingFit, fit_scaling_law, mirrored
+from kernsift.inference.scaling_law import ScalingFit, fit_scaling_law, mirrored
 
 Indicator = Callable[[np.ndarray], np.ndarray]
 
@@ -52,62 +51,19 @@ class RegionTest:
     selection: ScalingFit
 
 
-def selective_bootstrap(
+def region_test(
     mean: np.ndarray,
-    cov: np.ndarray,
+    cov: DenseCovariance,
     in_hypothesis: Indicator,
     in_selection: Indicator,
-    *,
-    replicates: int = 10_000,
-    scales: np.ndarray | tuple[float, ...] = SCALES,
-    model: str = "linear",
-    random_state: int | np.random.Generator | None = None,
+    replicates: int,
+    scales: np.ndarray,
+    model: str,
+    rng: np.random.Generator,
 ) -> RegionTest:
-    """Test mu in H given that y in S was observed, for regions known only through indicator functions.
-
-    Parameters
-    ----------
-    mean : array_like of shape (d,)
-        The observed vector y, taken as normal with covariance `cov`.
-    cov : array_like of shape (d, d)
-        Covariance of y.
-    in_hypothesis, in_selection : callable
-        Functions of an (m, d) array that return m booleans.
-    replicates : int, default=10_000
-        Resampled vectors per scale.
-    scales : array_like of float
-        Values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of them
-        is simulated at wider scales.
-    model : {"linear", "constant", "quadratic", "singular", "aic"}, default="linear"
-        Scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
-    random_state : int or numpy.random.Generator, optional
-        Seed or generator of the replicates.
-
-    Returns
-    -------
-    RegionTest
-        With p = Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)).
-
-    Examples
-    --------
-    H is {first coordinate <= 0}, S is {first coordinate >= 1}: the p-value is Phibar(2) / Phibar(1) = 0.143.
-
-    >>> import numpy as np
-    >>> from kernsift import selective_bootstrap
-    >>> outcome = selective_bootstrap(
-    ...     np.array([2.0, 0.0]), np.eye(2), lambda y: y[:, 0] <= 0, lambda y: y[:, 0] >= 1, random_state=0
-    ... )
-    >>> bool(abs(outcome.pvalue - 0.143) < 0.02)
-    True
-    """
-    mean, cov = np.asarray(mean, float), np.asarray(cov, float)
-    if mean.ndim != 1 or cov.shape != (len(mean), len(mean)):
-        raise InputError(f"cov: needs shape (d, d) with d = len(mean), got {cov.shape} for mean of shape {mean.shape}.")
-    if not bool(np.asarray(in_selection(mean[None, :]))[0]):
-        raise InputError("in_selection: must hold at mean, as only selected hypotheses are tested; it does not.")
-    rng = np.random.default_rng(random_state)
-    simulation = _Simulation(mean, DenseCovariance(cov), replicates, rng)
-    hypothesis, selection = simulation.laws((in_hypothesis, in_selection), np.asarray(scales, float), model)
+    """The test of `selective_bootstrap`, with these arguments."""
+    simulation = _Simulation(mean, cov, replicates, rng)
+    hypothesis, selection = simulation.laws((in_hypothesis, in_selection), scales, model)
     # A hypothesis that no replicate reaches at any scale has no law to fit. A flat boundary with half an expected hit
     # at the widest of the given scales is a bound that the simulation supports.
     out_of_reach = -np.sqrt(np.max(scales)) * ndtri(0.5 / replicates)

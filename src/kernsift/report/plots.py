@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -299,12 +299,12 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
 # One feature ----------------------------------------------------------------------------------------------------------
 
 
-def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None = None) -> Axes:
     """One listed feature, the best by default, in both samples or against the response."""
     if not result.pictures:
         raise InputError("plot_feature: this result holds no picture, as no feature is listed; lower the threshold.")
     known = result.names[: len(result.pictures)]
-    if name is not None and name not in known:
+    if name is not None and (name := str(name)) not in known:
         listed = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
         raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}; see result.names.")
     row = 0 if name is None else known.index(name)
