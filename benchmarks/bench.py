@@ -4,11 +4,11 @@
     python benchmarks/bench.py --growth                growth too; what `make bench` runs
     python benchmarks/bench.py --quick                 neither growth nor the large tables, and fewer turns
     python benchmarks/bench.py scores calls            some parts
-    python benchmarks/bench.py --growth --record       puts the run on record: history.jsonl and docs/speed/cpu.json
+    python benchmarks/bench.py --growth --record       puts the run on record: docs/speed/cpu.json
     python benchmarks/bench.py --page docs/speed.md    the page, from the figures on record
 
 Calls that are compared take turns after a warm-up, and a ratio is the median over the turns. Memory is what a call
-adds, at its peak, to a fresh process that holds the input. Every run is compared with the last one on record of the
+adds, at its peak, to a fresh process that holds the input. A run is compared with the one on record if that is of the
 same kind of machine, in units of a yardstick, a few milliseconds of NumPy's exp and sort that take turns with the
 calls.
 """
@@ -25,11 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import measure
-import speed_history
-from speed_rows import LeftOut, Row, closing, line
+from speed_rows import LeftOut, Row, closing, comparison, line
 
 HERE = Path(__file__).resolve().parent
-HISTORY = HERE / "history.jsonl"
 JSON = HERE.parent / ".benchmarks" / "speed.json"
 ON_RECORD = HERE.parent / "docs" / "speed"
 LONG = ("large", "growth")
@@ -89,8 +87,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--growth", action="store_true", help="measure growth too (minutes)")
     parser.add_argument("--quick", action="store_true", help="leave out growth and the large tables; fewer turns")
     parser.add_argument("--json", type=Path, default=JSON, help="where the figures go (.benchmarks/speed.json)")
-    parser.add_argument("--record", action="store_true", help="append to the history, and keep the figures")
-    parser.add_argument("--history", type=Path, default=HISTORY, help=argparse.SUPPRESS)
+    parser.add_argument("--record", action="store_true", help="keep the figures in docs/speed/cpu.json")
     parser.add_argument("--on-record", type=Path, default=ON_RECORD, help=argparse.SUPPRESS)
     parser.add_argument("--page", type=Path, help="write this page from the figures on record, and measure nothing")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds a single call of growth may take")
@@ -143,19 +140,16 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def finish(run: dict[str, Any], rows: list[Row], left_out: list[LeftOut], options: argparse.Namespace) -> None:
-    """Print the goals and the comparison with earlier runs, and record the figures if asked for."""
+    """Print the goals and the comparison with the run on record, and record the figures if asked for."""
+    record = options.on_record / "cpu.json"
     print("\n" + closing(rows, left_out))
-    now = speed_history.entry(run)
     if options.shrink != 1:
         print(f"All sizes were divided by {options.shrink:g}: goals reached here say nothing about the real sizes.")
     else:
-        print(speed_history.comparison(now, speed_history.read(options.history)))
-    write_json(options.json, run)
-    print(f"Figures: {options.json}")
-    if options.record:
-        speed_history.append(options.history, now)
-        write_json(options.on_record / "cpu.json", run)
-        print(f"On record: {options.history.name}, {options.on_record / 'cpu.json'}")
+        print(comparison(run, json.loads(record.read_text(encoding="utf-8")) if record.exists() else None))
+    for path in [options.json, *([record] if options.record else [])]:
+        write_json(path, run)
+        print(f"Figures: {path}")
 
 
 if __name__ == "__main__":

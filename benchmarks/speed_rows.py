@@ -1,8 +1,8 @@
-"""One row of the speed table: the figure, what it is compared with, and the goal."""
+"""One row of the speed table: the figure, what it is compared with, and the goal; and runs compared with each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -135,3 +135,39 @@ def closing(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> str:
         lines.append(f"MISSED: {row.key}: {figure} ({goal(row)})")
     lines += [f"left out: {gone.part}: {gone.name}: {gone.why}" for gone in left_out]
     return "\n".join(lines)
+
+
+# --- comparison with another run --------------------------------------------------------------------------------------
+
+SLOWER = 1.25
+# Less memory than this is within what the allocator does by itself.
+_LEAST_MB = 50.0
+
+
+def comparison(run: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+    """What became slower or larger since an earlier run, in yardsticks of each run; nothing about another machine."""
+    if before is None or any(before["machine"][name] != run["machine"][name] for name in ("processor", "cores")):
+        return "On record: no earlier run on a like machine."
+    known = {row.key: row for row in map(Row.from_dict, before["rows"])}
+    pairs = [(row, known[row.key]) for row in map(Row.from_dict, run["rows"]) if row.key in known]
+    head = f"On record: {len(pairs)} rows compared with {before['date']}, {before['version']}"
+    head += f" ({before['commit']})" if before["commit"] else ""
+    other = [name for name in ("python", "numpy", "scipy") if before["machine"].get(name) != run["machine"].get(name)]
+    head += "".join(f", {name} {before['machine'].get(name)} then" for name in other)
+    found = [change for pair in pairs for change in _changes(*pair)]
+    return (
+        "\n".join([f"{head}:", *(f"  {text}" for text in found)]) if found else f"{head}: none is more than 25% slower."
+    )
+
+
+def _changes(row: Row, before: Row) -> list[str]:
+    """A sentence where a row became more than a quarter slower, and one where it became larger."""
+    found = []
+    measured = (
+        ("slower", "yardsticks", row.yardsticks, before.yardsticks, 0.0),
+        ("larger", "MB", row.peak_mb, before.peak_mb, _LEAST_MB),
+    )
+    for word, unit, new, old, least in measured:
+        if new is not None and old and new > max(least, SLOWER * old):
+            found.append(f"{new / old:.2f} times {word}: {row.key} ({old:.3g} to {new:.3g} {unit})")
+    return found

@@ -21,7 +21,6 @@ MODULES = (
     "pages",
     "peers",
     "speed_cases",
-    "speed_history",
     "speed_page",
     "speed_parts",
     "speed_rows",
@@ -304,39 +303,31 @@ def test_scatter_of_all_and_of_small_p(script):
     assert found.apart() == pytest.approx(0.1 / np.sqrt(3))
 
 
-# --- history ----------------------------------------------------------------------------------------------------------
+# --- comparison with the run on record --------------------------------------------------------------------------------
 
 
-def test_a_slower_version_is_noticed(script, tmp_path):
-    history = script("speed_history")
-    path = tmp_path / "history.jsonl"
-    history.append(path, history.entry(made_up(script, 0.001, processor="another")))
-    history.append(path, history.entry(made_up(script, 0.004)))
-    history.append(path, history.entry(made_up(script, 0.0001, cores=64)))
-    lines = history.read(path)
-    assert len(lines) == 3
-    same = history.comparison(history.entry(made_up(script, 0.0049)), lines)
+def test_a_slower_version_is_noticed(script):
+    comparison, before = script("speed_rows").comparison, made_up(script, 0.004)
+    same = comparison(made_up(script, 0.0049), before)
     assert "4 rows compared with 2026-01-02, 0.1.0 (abc): none is more than 25% slower" in same
-    slower = history.comparison(history.entry(made_up(script, 0.0052, numpy="3.0")), lines)
+    slower = comparison(made_up(script, 0.0052, numpy="3.0"), made_up(script, 0.004, numpy="2.0"))
     assert "1.30 times slower: calls | compare (4 to 5.2 yardsticks)" in slower
     assert "numpy 2.0 then" in slower and "relate" not in slower
-    larger = history.comparison(history.entry(made_up(script, 0.004, peak=240.0)), lines)
+    larger = comparison(made_up(script, 0.004, peak=240.0), before)
     assert "2.00 times larger: calls | compare (120 to 240 MB)" in larger
 
 
 def test_a_slower_machine_is_not_a_slower_version(script):
     """Everything takes three times as long, the yardstick too."""
-    history = script("speed_history")
     before, now = made_up(script), made_up(script)
     for row in now["rows"]:
         row["value"] *= 3
-    assert history.changes(history.entry(now), history.entry(before)) == []
+    assert "none is more than 25% slower" in script("speed_rows").comparison(now, before)
 
 
 def test_no_like_machine(script):
-    history = script("speed_history")
-    line = history.entry(made_up(script, processor="another"))
-    assert "no earlier run" in history.comparison(history.entry(made_up(script)), [line])
+    for other in ({"processor": "another"}, {"cores": 64}):
+        assert "no earlier run" in script("speed_rows").comparison(made_up(script), made_up(script, **other))
 
 
 # --- the whole script -------------------------------------------------------------------------------------------------
@@ -359,7 +350,7 @@ def bench(script, monkeypatch, tmp_path):
         return run
 
     monkeypatch.setattr(parts, "PARTS", {name: part(name) for name in parts.PARTS})
-    files = ["--history", str(tmp_path / "h.jsonl"), "--on-record", str(tmp_path / "speed")]
+    files = ["--on-record", str(tmp_path / "speed")]
 
     def run(*given: str, factor: float = 1.0) -> None:
         speed["factor"] = factor
@@ -381,7 +372,7 @@ def test_a_run_prints_keeps_and_notices(bench, capsys, tmp_path):
     out = capsys.readouterr().out
     assert "MISSED: calls | a call: 8.0 ms" in out
     assert "2.00 times slower: calls | a call" in out
-    assert len((tmp_path / "h.jsonl").read_text(encoding="utf-8").splitlines()) == 1  # not recorded
+    assert json.loads((tmp_path / "speed" / "cpu.json").read_text(encoding="utf-8")) == run  # not recorded
 
 
 @pytest.mark.parametrize(
