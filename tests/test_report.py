@@ -21,7 +21,7 @@ from kernsift.report.html import line_of_code
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.summaries import MOST_PICTURES
 from kernsift.report.svg import draw_picture
-from kernsift.report.text import cells_of
+from kernsift.report.text import table_columns
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "{{ 7 * 7 }}", "two\nlines", "$x$"]
 RNG = np.random.default_rng(5)
@@ -209,7 +209,7 @@ def test_small_shares_of_missing_values_are_not_zero() -> None:
     page, row = result.to_html(), result.names.index("a & b")
     assert re.search(r'data-name="a &amp; b"[^>]* data-missing="0.0017"', page)
     assert "most in a &amp; b (0.2%)" in page
-    assert dict(cells_of(result, np.array([row])))["missing"] == ["0.2%"]
+    assert dict(table_columns(result, np.array([row])))["missing"] == ["0.2%"]
 
 
 def test_shares_of_missing_values_sort_beyond_the_first_rows() -> None:

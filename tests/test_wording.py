@@ -126,14 +126,14 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     # A long description goes on in the next line, below its beginning.
     lines = [line for line in lines if line[:10].strip()]
     assert len(lines) == 6
-    from kernsift.report.text import _cells
+    from kernsift.report.text import _display_width
 
     # All columns but the last, which is text, end below the end of their heads.
-    end = _cells(lines[0].partition("  what changed")[0])
+    end = _display_width(lines[0].partition("  what changed")[0])
     for line in lines[1:]:
-        [start] = [line[:size] for size in range(len(line) + 1) if _cells(line[:size]) == end][:1]
+        [start] = [line[:size] for size in range(len(line) + 1) if _display_width(line[:size]) == end][:1]
         assert re.search(r" [01]\.\d{4}$", start) and line[len(start) :][:2].strip() == ""
-    assert max(_cells(line) for line in lines) <= width
+    assert max(_display_width(line) for line in lines) <= width
     assert "selective p" in lines[0]
     assert ("interval" in lines[0]) == (width >= 100)
     assert ("what changed" in lines[0]) == (width >= 80)

@@ -37,8 +37,8 @@ from kernsift.inference.scaling_law import SCALES
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
-from kernsift.questions import measured_result, rereading, to_result
-from kernsift.report.summaries import picture_candidates, picture_response, picture_samples
+from kernsift.questions import retry_with_full_read, score_and_test, to_result
+from kernsift.report.summaries import summarise_candidates, summarise_response, summarise_samples
 from kernsift.result import Result
 
 
@@ -49,7 +49,7 @@ class TopKPvalues(NamedTuple):
     pvalues: np.ndarray
 
 
-@rereading
+@retry_with_full_read
 def compare(
     X: Any,
     Y: Any = None,
@@ -237,26 +237,27 @@ def compare(
         ) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
-            table, used, late = stack(samples), None, None if confounders is not None else call.late_kernels
-            if confounders is None and rows is not None and call.estimator == "complete":
-                used, among = rows_in_use(rows, subset, call.rng)
-                table = aligned(table, used) if call.adaptive else table
-            kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=late)
+            table = stack(samples)
             if confounders is not None:
+                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
                 options = call.conditional_options(confounders, given_model, rows, subset)
                 return conditional_mmd(samples[0], samples[1], kernels, **options)
-            if used is not None:
+            if rows is not None and call.estimator == "complete":
+                used, among = rows_in_use(rows, subset, call.rng)
+                table = aligned(table, used) if call.adaptive else table
+                kernels = call.fit_kernels(table, bandwidth)
                 return restricted_mmd(table, kernels, used, among, adaptive=call.adaptive, rng=call.rng)
-            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
+            kernels = call.fit_kernels(table, bandwidth)
+            return call.compute_scores(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
 
         held = None if columns is None else confounders_of(columns, keep, missing)
-        picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
-        return measured_result(
-            call, (one, two), measure, picture, rows=rows, held=held, missing=missing, distinct=distinct
+        summarise = partial(summarise_samples, (one, two), samples.labels, gaps=missing == "value")
+        return score_and_test(
+            call, (one, two), measure, summarise, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 
-@rereading
+@retry_with_full_read
 def relate(
     X: Any,
     y: Any,
@@ -375,6 +376,7 @@ def relate(
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
         named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"
+        fit_response = partial(fit_kernels, kernel=named, bandwidth=own, rng=call.rng)
         if named == "delta" and len(np.unique(codes_of(target))) == target.n:
             add_note("kernel: 'delta' compares responses for equality, and all are different: no evidence (p = 1).")
 
@@ -384,25 +386,24 @@ def relate(
             [some], responses = samples, target if subset is None else subset.select(target)
             if subset is not None and (some.n < 2 or responses.constant[0] or not classes_repeat(responses)):
                 return None
-            used, late = None, None if confounders is not None else call.late_kernels
-            if confounders is None and rows is not None and call.estimator == "complete":
+            if confounders is not None:
+                both = fit_kernels(some, kernel, bandwidth, rng=call.rng), fit_response(responses)
+                options = call.conditional_options(confounders, given_model, rows, subset)
+                return conditional_hsic(some, responses, *both, **options)
+            if rows is not None and call.estimator == "complete":
                 used, among = rows_in_use(rows, subset, call.rng)
                 responses = responses.take(used.first_rows)
                 if call.adaptive:
                     some, responses = aligned(some, used), aligned(responses, used.by_unit)
-            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=late)
-            both = (kernels, fit_kernels(responses, named, own, rng=call.rng))
-            if confounders is not None:
-                options = call.conditional_options(confounders, given_model, rows, subset)
-                return conditional_hsic(some, responses, *both, **options)
-            if used is not None:
+                both = call.fit_kernels(some, bandwidth), fit_response(responses)
                 return restricted_hsic(some, responses, *both, used, among, adaptive=call.adaptive, rng=call.rng)
-            return call.statistic(some, responses, *both, rng=call.rng, **call.options_for(subset, rows))
+            both = call.fit_kernels(some, bandwidth), fit_response(responses)
+            return call.compute_scores(some, responses, *both, rng=call.rng, **call.options_for(subset, rows))
 
         held = None if columns is None else confounders_of(columns, keep, missing)
-        picture = partial(picture_response, table, target, linear=survival is not None)
-        return measured_result(
-            call, (table,), measure, picture, rows=rows, held=held, missing=missing, distinct=distinct
+        summarise = partial(summarise_response, table, target, linear=survival is not None)
+        return score_and_test(
+            call, (table,), measure, summarise, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 
@@ -470,10 +471,10 @@ def screen(
         check_selection(k, threshold, len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
         kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)
-        scores = call.statistic(base, others, kernels, rng=call.rng, **call.estimator_options)
-        draw = partial(picture_candidates, base, list(others.values()), list(others))
+        scores = call.compute_scores(base, others, kernels, rng=call.rng, **call.estimator_options)
+        summarise = partial(summarise_candidates, base, list(others.values()), list(others))
         sizes = [other.n for other in others.values()]
-        return to_result(call, scores, n=base.n + np.array(sizes), rows=(base.n, *sizes), draw=draw)
+        return to_result(call, scores, n=base.n + np.array(sizes), rows=(base.n, *sizes), summarise=summarise)
 
 
 def topk_pvalues(

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.rows.row_arguments import RowArguments
+from kernsift.data.tables import Table
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
@@ -26,6 +27,7 @@ from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
+from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 from kernsift.kernels.functions import Gaussian, as_kernel
 from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, resolve
 
@@ -41,7 +43,7 @@ class CallSettings:
     """The arguments of one call, checked."""
 
     question: str
-    statistics: Mapping[str, Callable[..., Scores]]
+    estimators: Mapping[str, Callable[..., Scores]]
     _: KW_ONLY
     k: int | float | None
     threshold: float | None
@@ -60,18 +62,18 @@ class CallSettings:
 
     @classmethod
     def from_arguments(
-        cls, question: str, statistics: Mapping[str, Callable[..., Scores]], arguments: Mapping[str, Any]
+        cls, question: str, estimators: Mapping[str, Callable[..., Scores]], arguments: Mapping[str, Any]
     ) -> CallSettings:
         """The settings among the arguments of a public function, which may have others."""
-        return cls(question, statistics, **{name: arguments[name] for name in _SETTINGS})
+        return cls(question, estimators, **{name: arguments[name] for name in _SETTINGS})
 
     def __post_init__(self) -> None:
         self.estimator, self.estimator_options = resolve(
-            "estimator", self.estimator, self.statistics, ESTIMATOR_OPTIONS
+            "estimator", self.estimator, self.estimators, ESTIMATOR_OPTIONS
         )
         self.test, self.test_options = resolve("test", self.test, TESTS, TEST_OPTIONS)
         self.options = self.estimator_options | self.test_options
-        self.statistic, self.run = self.statistics[self.estimator], TESTS[self.test]
+        self.compute_scores, self.run_test = self.estimators[self.estimator], TESTS[self.test]
         check_test_options(self.test_options)
         _check_share("alpha", self.alpha, 0.05)
         _check_share("confidence_level", self.confidence_level, 0.95)
@@ -207,10 +209,9 @@ class CallSettings:
         """Whether the scores are averages of draws, made of a block of features at a time."""
         return self.estimator in FROM_DRAWS
 
-    @property
-    def late_kernels(self) -> str:
-        """When kernels may be fitted at the latest (`kernsift.kernels.fitted.fit_kernels`)."""
-        return "read" if self.from_draws else "sorted"
+    def fit_kernels(self, table: Table, bandwidth: Any) -> FeatureKernels:
+        """The kernels of features, whose bandwidths may wait until the estimator has read or sorted a column."""
+        return fit_kernels(table, self.kernel, bandwidth, rng=self.rng, late="read" if self.from_draws else "sorted")
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator uses more than one kernel."""

@@ -20,7 +20,7 @@ from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust, significant
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
-from kernsift.questions import files_stay
+from kernsift.questions import lazy_reading
 from kernsift.report.summaries import LazyRecords
 from kernsift.report.text import clean, controlled, table_and_order
 from kernsift.result import BACKENDS, Result, as_frame
@@ -123,7 +123,7 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
     against = None if reference is None else named_group(rows, reference, "reference")
     check_group_sizes(rows)
     options |= {"correction": None, "random_state": call.rng if call.seed is None else call.seed}
-    with files_stay():
+    with lazy_reading():
         results = {
             name: compare(source, by=by, group=name, reference=against, **options) for name in rows if name != against
         }

@@ -36,7 +36,7 @@ from kernsift.result import Result
 _Question = TypeVar("_Question", bound=Callable[..., Result])
 
 
-def rereading(question: _Question) -> _Question:
+def retry_with_full_read(question: _Question) -> _Question:
     """Repeat a call with files read in full where their column statistics did not report missing values."""
 
     @wraps(question)
@@ -57,28 +57,28 @@ def rereading(question: _Question) -> _Question:
     return cast(_Question, ask)
 
 
-_files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
+_lazy_reading: ContextVar[bool] = ContextVar("lazy_reading", default=False)
 
 
-def files_stay() -> AbstractContextManager[bool]:
+def lazy_reading() -> AbstractContextManager[bool]:
     """A context in which results may read their files later, because these stay unchanged until then."""
-    return setting(_files_stay, True)
+    return setting(_lazy_reading, True)
 
 
-def measured_result(
+def score_and_test(
     call: CallSettings,
     tables: Sequence[Table],
     measure: Callable[..., Scores | None],
-    picture: Callable[..., Any],
+    summarise: Callable[..., Summaries],
     *,
     rows: Exchangeability | None,
     held: Confounders | None,
     missing: str,
     distinct: bool,
 ) -> Result:
-    """Measure the features of `tables`, test the scores and describe the features.
+    """Score the features of `tables`, test the scores and describe the features.
 
-    `measure(tables, bandwidth, subset)` gives their scores; with `confounders=` it holds these fixed.
+    `measure(tables, bandwidth, subset)` returns the scores; with `confounders=` it holds these fixed.
     """
     pooled = stack(tables)
     with worth_sending(in_memory=not pooled.on_disk):
@@ -94,11 +94,11 @@ def measured_result(
             rows=tuple(table.n for table in tables),
             units=None if rows is None or rows.unit is None else _units(rows, len(tables)),
             two_valued=partial(several_two_valued, pooled),
-            draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
+            summarise=partial(summarise, held=None if rows is None and held is None else HeldFixed(rows, held)),
         )
         if distinct:
             result = _distinct(result, call, tables, measure, held, missing)
-        if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
+        if pooled.on_disk and not _lazy_reading.get() and (distinct or not found.scores.in_memory):
             # The result must not need its files: what is otherwise computed on first use is computed now.
             result.effects  # noqa: B018
             result.intervals  # noqa: B018
@@ -157,11 +157,11 @@ def to_result(
     rows: tuple[int, ...],
     units: tuple[int, ...] | None = None,
     two_valued: Callable[[], bool] = lambda: False,
-    draw: Callable[..., Summaries],
+    summarise: Callable[..., Summaries],
 ) -> Result:
     """Select features if asked for, test them, correct, and collect everything in a `Result`.
 
-    `n` are the numbers of rows of the scores, `units` those of units in each sample; `draw` makes the pictures and
+    `n` are the numbers of rows of the scores, `units` those of units in each sample; `summarise` makes the pictures and
     descriptions of the listed features.
     """
     rule = selection_rule(call.k, call.threshold, scores)
@@ -169,7 +169,7 @@ def to_result(
     advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units, unbounded)
     selected = rule.select(scores.estimate)
     if len(selected):
-        outcome = call.run(scores, rule, selected, rng=call.rng, **call.test_options)
+        outcome = call.run_test(scores, rule, selected, rng=call.rng, **call.test_options)
     else:
         outcome = Outcome(np.empty(0), ())
     every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
@@ -185,7 +185,7 @@ def to_result(
     flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
     linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
     views = None if scores.views is None else scores.views[selected]
-    kept = draw(selected, means=linear, views=views)
+    kept = summarise(selected, means=linear, views=views)
     # Scores of data sets are correlated because they share the reference, which does not make the data sets alike.
     cov = DiagonalCovariance(np.ones(len(scores))) if call.question == "screen" else scores.cov
     return Result(

@@ -17,21 +17,21 @@ from kernsift.report.number_format import (
 )
 
 # Quantiles of the pooled values between which shares are compared.
-_CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
+_CUT_QUANTILES = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
 # The best of all intervals must exceed a contrast fixed in advance by this much, and by this factor.
-SEARCH, PREFERENCE = 6.0, 0.75
+SEARCH_PENALTY, PREFERENCE_FACTOR = 6.0, 0.75
 # An atom has at least this share of one sample, and this many times the share of a usual value.
 _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
 # An atom explains at least this share of the change of the best interval, which may contain it.
-_ATOM_PART = 0.9
+_ATOM_PART_OF_INTERVAL = 0.9
 # The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
-_WIDE = 3.8
+_MOMENTS_BANDWIDTH = 3.8
 # A range is shown instead of a narrower one if its ratio is larger by this factor.
-_CLEARLY = 1.3
+_WIDER_RANGE_FACTOR = 1.3
 # The share of a common value.
-_TIED = 0.01
+_COMMON_SHARE = 0.01
 # The share of the ends of intervals that must differ after rounding.
-_APART = 0.75
+_DISTINCT_SHARE = 0.75
 
 
 class Contrast(NamedTuple):
@@ -45,17 +45,17 @@ class Contrast(NamedTuple):
 
 def best_contrast(shape: Contrast, atom: Contrast | None, interval: Contrast, view: str) -> Contrast:
     """A single value where that explains more than all others together; then shift and spread; then an interval."""
-    if atom is not None and atom.size >= _ATOM_PART * (interval.size - SEARCH):
+    if atom is not None and atom.size >= _ATOM_PART_OF_INTERVAL * (interval.size - SEARCH_PENALTY):
         return atom
     if interval.one_value and interval.size > shape.size:
         return interval
-    needed = PREFERENCE * (interval.size - search_allowance(view))
+    needed = PREFERENCE_FACTOR * (interval.size - search_allowance(view))
     return shape if shape.change and shape.size >= needed else interval
 
 
 def search_allowance(view: str) -> float:
     """The penalty for searching for an interval; 0 for narrow views, whose kernel makes the same search."""
-    return 0.0 if view in ("narrow", "local") else SEARCH
+    return 0.0 if view in ("narrow", "local") else SEARCH_PENALTY
 
 
 def pooled_samples(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +76,7 @@ def location_and_spread(
         words.append(scale.higher if shift > 0 else scale.lower)
         details.append(_shift_phrase(first, second, shift > 0, scale))
     if spread**2 >= size / 3:
-        measured = _spread(first, second, spread > 0, scale)
+        measured = _spread_phrase(first, second, spread > 0, scale)
         if measured:
             words.append("wider" if spread > 0 else "narrower")
             details.append(measured)
@@ -101,7 +101,7 @@ def _bounded(values: np.ndarray) -> np.ndarray:
     """Values as a view of moments sees them: in units of its bandwidth, four median distances, and bounded."""
     centre, spread = float(np.median(values)), interquartile_range(values) / 1.349
     spread = spread if spread > 0 else float(values.std())
-    return np.clip((values - centre) / (_WIDE * spread), -1.0, 1.0) if spread > 0 else values - centre
+    return np.clip((values - centre) / (_MOMENTS_BANDWIDTH * spread), -1.0, 1.0) if spread > 0 else values - centre
 
 
 def standardised(contrast: np.ndarray, label: np.ndarray) -> float:
@@ -127,7 +127,7 @@ def _shift_phrase(first: np.ndarray, second: np.ndarray, up: bool, scale: Number
     return f"{shares} {scale.above} {scale.exact(grid[at])}"
 
 
-def _spread(first: np.ndarray, second: np.ndarray, wider: bool, scale: NumberScale) -> str:
+def _spread_phrase(first: np.ndarray, second: np.ndarray, wider: bool, scale: NumberScale) -> str:
     """The interquartile range, or the range of the middle 90% where that changes in the right direction, or more."""
     found, most = "", 1.0
     for low, high, name in ((25, 75, "IQR"), (5, 95, "5-95% range")):
@@ -135,7 +135,10 @@ def _spread(first: np.ndarray, second: np.ndarray, wider: bool, scale: NumberSca
         a, b = (float(one) * scale.factor for one in ranges)
         large, small = (a, b) if wider else (b, a)
         if large > most * small:
-            found, most = f"{name} {versus(a, b)}{scale.unit}", _CLEARLY * large / small if small > 0 else math.inf
+            found, most = (
+                f"{name} {versus(a, b)}{scale.unit}",
+                _WIDER_RANGE_FACTOR * large / small if small > 0 else math.inf,
+            )
     return found
 
 
@@ -172,8 +175,10 @@ def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale =
     """The interval of values whose share changed most, in standard errors."""
     pooled = np.concatenate([first, second])
     values = np.unique(pooled)
-    few = len(values) <= len(_CUTS)
-    cuts, digits = scale.rounded(values, 1.0) if few else scale.rounded(np.quantile(pooled, _CUTS), _APART)
+    few = len(values) <= len(_CUT_QUANTILES)
+    cuts, digits = (
+        scale.rounded(values, 1.0) if few else scale.rounded(np.quantile(pooled, _CUT_QUANTILES), _DISTINCT_SHARE)
+    )
     edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2 if few else cuts, [np.inf]])
     below = [np.searchsorted(np.sort(sample), edges, side="right") / len(sample) for sample in (second, first)]
     shares = [cumulative[None, :] - cumulative[:, None] for cumulative in below]
@@ -188,8 +193,8 @@ def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale =
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
     start, end, before = (scale.write(value, digits) for value in (*ends, below))
     # A value that is common at the lower end is not in the interval, and neither is the day of a date there.
-    common = not few and (scale is not NUMBERS or float((pooled == edges[low]).mean()) > _TIED)
-    place = _place(start, end, before, low == 0, high == len(edges) - 1, common, scale.above)[outside]
+    common = not few and (scale is not NUMBERS or float((pooled == edges[low]).mean()) > _COMMON_SHARE)
+    place = _interval_phrases(start, end, before, low == 0, high == len(edges) - 1, common, scale.above)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # One of many values, such as a code for missing values that is far from the others.
@@ -205,7 +210,9 @@ def _values_phrase(value: float, scale: NumberScale) -> str:
     return "zeros" if value == 0 and scale is NUMBERS else f"values of {scale.exact(value)}"
 
 
-def _place(a: str, b: str, below: str, lowest: bool, highest: bool, common: bool, above: str) -> tuple[str, str]:
+def _interval_phrases(
+    a: str, b: str, below: str, lowest: bool, highest: bool, common: bool, above: str
+) -> tuple[str, str]:
     """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
     if a == b:
         return f"values of {a}", f"values other than {a}"

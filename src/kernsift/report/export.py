@@ -133,7 +133,7 @@ def as_markdown(result: Result, sort: str = "p") -> str:
     """The verdict, the table of the discoveries and the notes, for an issue, a wiki or a notebook."""
     rows = wording.shown_rows(result, sort)
     columns = [(wording.noun_for(result.question, 1), [result.names[row] for row in rows])]
-    columns += wording.cells_of(result, rows)
+    columns += wording.table_columns(result, rows)
     stars = ["\\*" if result.rejected[row] else "" for row in rows]
     lines = [
         "| | " + " | ".join(head for head, _ in columns) + " |",

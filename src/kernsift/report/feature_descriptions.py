@@ -20,11 +20,11 @@ from kernsift.report.pictures import (
     first_component,
     present_rows,
 )
-from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve, of_response
+from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve, response_change
 from kernsift.report.text import abbreviated
 
 # A change of the first component of several columns that is not due to chance, in squared standard errors.
-_SHOWN = 16.0
+_CLEAR_CHANGE = 16.0
 
 
 def describe_samples(
@@ -41,7 +41,7 @@ def describe_samples(
     values = np.concatenate([feature_columns(table, j) for table in tables])
     codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
     scale = scale_of(tables[0].origin.get(name), values)
-    seen = _Seen(tables[0].levels.get(name), scale, means, _view_of(views, j).feature)
+    seen = _TestedFeature(tables[0].levels.get(name), scale, means, _view_of(views, j).feature)
     return _describe_classes(values, codes, series, seen, adjusted, j, gaps)
 
 
@@ -51,7 +51,7 @@ def _view_of(views: np.ndarray | None, j: int) -> Pair:
     return known or Pair("", "", 1.0)
 
 
-class _Seen(NamedTuple):
+class _TestedFeature(NamedTuple):
     """What the test sees of a feature."""
 
     levels: Sequence[str] | None  # the levels of a category; None for numbers
@@ -64,7 +64,7 @@ def _describe_classes(
     values: np.ndarray,
     codes: np.ndarray,
     classes: Sequence[str],
-    seen: _Seen,
+    seen: _TestedFeature,
     adjusted: AdjustedRows | None,
     j: int,
     gaps: bool = False,
@@ -108,12 +108,12 @@ def describe_against(
     view = _view_of(views, j)
     if response.levels is not None:
         named = [f"{abbreviated(response.name, LONGEST_RESPONSE)} = {level}" for level in response.levels]
-        found = _describe_classes(columns, target, named, _Seen(own, scale, means, view.feature), adjusted, j)
+        found = _describe_classes(columns, target, named, _TestedFeature(own, scale, means, view.feature), adjusted, j)
         return replace(found, medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        seen = _Seen(None, response_scale, means or linear)
+        seen = _TestedFeature(None, response_scale, means or linear)
         return _describe_values(numbers[there], codes[there], own or (), seen, response.name)
 
     if own is not None:
@@ -132,7 +132,7 @@ def describe_against(
         found = describe_curve(one, other, name, means=means, view=seen, scale=scale, response_scale=response_scale)
         if columns.shape[1] > 1:
             return _along_component(found)
-        return found if response.label == response.name else _if_shown(found)
+        return found if response.label == response.name else _if_component_shows(found)
 
     if adjusted is None:
         return along(columns, target)
@@ -148,7 +148,7 @@ def _describe_values(
     values: np.ndarray,
     target: np.ndarray,
     classes: Sequence[str],
-    seen: _Seen,
+    seen: _TestedFeature,
     what: str = "",
 ) -> Description:
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
@@ -162,7 +162,9 @@ def _describe_values(
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
         found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=view, scale=scale)
-        return replace(found, change=of_response(what, found.change), medians=()) if what and found.change else found
+        return (
+            replace(found, change=response_change(what, found.change), medians=()) if what and found.change else found
+        )
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
     found = describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)
@@ -171,9 +173,9 @@ def _describe_values(
 
 def _along_component(found: Description) -> Description:
     """The description of the first component of a feature of several columns."""
-    return _if_shown(replace(found, change=f"{found.change} along the first component"))
+    return _if_component_shows(replace(found, change=f"{found.change} along the first component"))
 
 
-def _if_shown(found: Description) -> Description:
+def _if_component_shows(found: Description) -> Description:
     """What the first component of several columns shows; the test sees all of them, so that it may show nothing."""
-    return found if found.size >= _SHOWN else Description("not along the first component", typical=found.typical)
+    return found if found.size >= _CLEAR_CHANGE else Description("not along the first component", typical=found.typical)

@@ -50,7 +50,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         script=Markup(script),
         verdict=_verdict(result),
         notes=list(result.notes),
-        data=_data(result),
+        data=_data_rows(result),
         clusters=[members for members in result.clusters if len(members) > 1],
         distinct=[] if result.distinct is None else [result.names[row] for row in np.flatnonzero(result.distinct)],
         rows=rows,
@@ -132,8 +132,8 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "effect": effect,
                 "ends": ends,
                 "ruler": "" if effect is None else draw_effect(effect, ends),
-                "p": _p(result.pvalues[row]),
-                "adjusted": _p(result.adjusted_pvalues[row]),
+                "p": _pvalue(result.pvalues[row]),
+                "adjusted": _pvalue(result.adjusted_pvalues[row]),
                 "n": f"{int(result.n[result.selected[row]]):,}",
                 "share": round(float(missing[row]), 4),
                 "missing": wording.share_text(missing[row]),
@@ -171,7 +171,7 @@ def _other_rows(result: Result) -> list[list[Any]]:
     return found
 
 
-def _data(result: Result) -> list[tuple[str, str]]:
+def _data_rows(result: Result) -> list[tuple[str, str]]:
     """The numbers of rows and features, and the kinds of features."""
     names = list(result.labels) if result.question == "compare" and len(result.labels) == len(result.rows) else []
     if result.question == "screen":
@@ -199,7 +199,7 @@ def _data(result: Result) -> list[tuple[str, str]]:
     return [pair for pair in found if pair[1]]
 
 
-def _p(value: float) -> dict[str, Any]:
+def _pvalue(value: float) -> dict[str, Any]:
     return {"value": float(value), "text": wording.p_text(float(value))}
 
 

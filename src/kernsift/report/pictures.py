@@ -12,11 +12,11 @@ from kernsift.data.tables import Table, spaced_rows
 from kernsift.report.number_format import scale_of
 from kernsift.report.text import abbreviated
 
-_POINTS = 250
+_MOST_POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
 LONGEST_RESPONSE = 24
 """Letters of the name of a response before each of its levels."""
-_SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
+_BOX_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,12 @@ class Bars:
 
 @dataclass(frozen=True)
 class Boxes:
-    """A number within each of several levels: the 5, 25, 50, 75 and 95 % points, and how many rows there are."""
+    """A number within each of several levels: its 5, 25, 50, 75 and 95% quantiles."""
 
     label: str
     by: str
     levels: tuple[str, ...]
     quantiles: tuple[tuple[float, ...], ...]
-    counts: tuple[int, ...]
     origin: float | None = None
 
 
@@ -81,7 +80,7 @@ def feature_columns(table: Table, j: int) -> np.ndarray:
     return np.asarray(table.values[:, table.offsets[j] : table.offsets[j + 1]], dtype=np.float64)
 
 
-def draw_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
+def samples_picture(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
     first = tables[0]
     name = first.names[j]
     parts = [part[present_rows(part)] for part in (feature_columns(table, j) for table in tables)]
@@ -89,7 +88,7 @@ def draw_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label
     if first.categorical[j]:
         return _bars([part[:, 0].astype(np.intp) for part in parts], label, series, first.levels[name])
     if parts[0].shape[1] > 1:
-        values, how = _one_number(parts)
+        values, how = _projection(parts)
         return _numbers(values, f"{label}, {how}", series)
     return _numbers([part[:, 0] for part in parts], label, series, first.origin.get(name))
 
@@ -102,7 +101,7 @@ def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], 
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
         return _bars(codes, label, series, tuple(value_name(value, origin) for value in distinct.tolist()))
-    factor, label, day = _axis(np.concatenate(values), label, origin)
+    factor, label, day = _axis_scale(np.concatenate(values), label, origin)
     return replace(_histogram([one * factor for one in values], label, series), origin=day)
 
 
@@ -110,7 +109,7 @@ def _no_values(label: str, series: tuple[str, ...]) -> Bars:
     return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
 
 
-def _axis(values: np.ndarray, label: str, origin: Any) -> tuple[float, str, float | None]:
+def _axis_scale(values: np.ndarray, label: str, origin: Any) -> tuple[float, str, float | None]:
     """What the values on an axis are multiplied by, its label, and the first day of an axis of dates.
 
     The label names an integer that was subtracted, or the unit of durations.
@@ -128,7 +127,7 @@ def value_name(value: float, origin: Any) -> str:
     return f"{value:.6g}" if origin is None else scale_of(origin, np.array([value])).exact(value)
 
 
-def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
+def _projection(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
     """The standardised columns of a group as one number: of two projections the one with the larger difference."""
     pooled = np.concatenate(parts)
     centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
@@ -139,12 +138,12 @@ def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
     direction = direction / length if length > 0 else np.full(len(direction), len(direction) ** -0.5)
     along = [part @ direction for part in standard]
     away = [np.sqrt((part**2).mean(axis=1)) for part in standard]
-    if _gap(along) >= _gap(away):
+    if _ks_distance(along) >= _ks_distance(away):
         return along, "along the line through the two means"
     return away, "distance from the common centre"
 
 
-def _gap(values: Sequence[np.ndarray]) -> float:
+def _ks_distance(values: Sequence[np.ndarray]) -> float:
     """The largest difference between the two distribution functions."""
     grid = np.sort(np.concatenate(values))
     first, second = (np.searchsorted(np.sort(part), grid, side="right") / len(part) for part in values)
@@ -161,12 +160,12 @@ def _bars(codes: Sequence[np.ndarray], label: str, series: tuple[str, ...], leve
         rest = shares[:, order[_MOST_LEVELS - 1 :]].sum(axis=1, keepdims=True)
         names = [levels[i] for i in kept] + [f"{len(levels) - len(kept)} others"]
         shares = np.concatenate([shares[:, kept], rest], axis=1)
-    return Bars(label, series, tuple(names), _rounded(shares))
+    return Bars(label, series, tuple(names), _to_rows(shares))
 
 
 def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Histogram:
     pooled = np.concatenate(values)
-    low, high = usual_range(pooled)
+    low, high = range_without_outliers(pooled)
     fewest = min(len(value) for value in values)
     bins = int(np.clip(1.2 * fewest**0.5, 8, _BINS))
     edges = np.linspace(low, high, 1 + bins)
@@ -176,10 +175,10 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
         edges = np.arange(low - 0.5, high + width, width)
     counts = np.array([np.histogram(value, edges)[0] / max(len(value), 1) for value in values])
     beyond = float(((pooled < low) | (pooled > high)).mean())
-    return Histogram(label, series, _plain(edges), _rounded(counts), _plain(np.array([beyond]))[0])
+    return Histogram(label, series, _to_floats(edges), _to_rows(counts), _to_floats(np.array([beyond]))[0])
 
 
-def usual_range(values: np.ndarray) -> tuple[float, float]:
+def range_without_outliers(values: np.ndarray) -> tuple[float, float]:
     """The range without far outliers, one of which would leave a single bin for all other values."""
     first, third = np.quantile(values, [0.25, 0.75])
     reach = 4.0 * (third - first)
@@ -198,7 +197,7 @@ class ShownResponse(NamedTuple):
     origin: float | None  # what was subtracted from the numbers, as in `Table`
 
 
-def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
+def response_picture(table: Table, response: ShownResponse, j: int) -> Picture:
     name = table.names[j]
     origin = table.origin.get(name)
     own, levels = table.levels.get(name), response.levels
@@ -223,8 +222,8 @@ def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     if len(distinct) <= _FEW_VALUES:
         named = [value_name(value, origin) for value in distinct.tolist()]
         return _boxes(target, np.searchsorted(distinct, values), response.label, label, named, response.origin)
-    factor, label, day = _axis(values, label, origin)
-    other_factor, against, other_day = _axis(target, response.label, response.origin)
+    factor, label, day = _axis_scale(values, label, origin)
+    other_factor, against, other_day = _axis_scale(target, response.label, response.origin)
     picture = _cloud(values * factor, target * other_factor, label, against)
     return replace(picture, origin=day, against_origin=other_day)
 
@@ -262,26 +261,25 @@ def _boxes(
     counts = np.bincount(codes, minlength=len(levels))
     shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
     shown = shown[counts[shown] > 0]
-    factor, label, origin = _axis(values, label, origin)
-    quantiles = [_plain(np.quantile(values[codes == level] * factor, _SPREAD)) for level in shown]
-    names, sizes = tuple(levels[level] for level in shown), tuple(int(counts[level]) for level in shown)
-    return Boxes(label, by, names, tuple(quantiles), sizes, origin)
+    factor, label, origin = _axis_scale(values, label, origin)
+    quantiles = [_to_floats(np.quantile(values[codes == level] * factor, _BOX_QUANTILES)) for level in shown]
+    return Boxes(label, by, tuple(levels[level] for level in shown), tuple(quantiles), origin)
 
 
 def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> Cloud:
     order = np.argsort(values, kind="stable")
     slices = [part for part in np.array_split(order, max(1, min(12, len(order) // 8))) if len(part)]
     middles = [float(np.median(values[part])) for part in slices]
-    quartiles = [_plain(np.quantile(target[part], [0.25, 0.5, 0.75])) for part in slices]
-    some = spaced_rows(len(values), _POINTS)
-    points = tuple((a, b) for a, b in zip(_plain(values[some]), _plain(target[some]), strict=True))
-    return Cloud(label, against, points, _plain(np.array(middles)), tuple((q[0], q[1], q[2]) for q in quartiles))
+    quartiles = [_to_floats(np.quantile(target[part], [0.25, 0.5, 0.75])) for part in slices]
+    some = spaced_rows(len(values), _MOST_POINTS)
+    points = tuple((a, b) for a, b in zip(_to_floats(values[some]), _to_floats(target[some]), strict=True))
+    return Cloud(label, against, points, _to_floats(np.array(middles)), tuple((q[0], q[1], q[2]) for q in quartiles))
 
 
-def _plain(values: np.ndarray) -> tuple[float, ...]:
+def _to_floats(values: np.ndarray) -> tuple[float, ...]:
     """Python numbers of twelve digits: their spread may be small, as that of seconds since 1970 is."""
     return tuple(float(f"{value:.12g}") for value in np.asarray(values, dtype=float).tolist())
 
 
-def _rounded(shares: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(_plain(row) for row in shares)
+def _to_rows(shares: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(_to_floats(row) for row in shares)

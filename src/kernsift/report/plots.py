@@ -24,14 +24,14 @@ SIGNIFICANT, SELECTED, LEFT = "#c2410c", "#1d4ed8", "#c3c8d0"
 _INK = "#444444"
 _COLOURS = (SELECTED, "#d97706", "#0f766e", "#7c3aed")
 # Bars drawn for features that were not selected, and the most bars in all.
-_BESIDE, _MOST_BARS = 10, 60
+_MOST_OTHERS, _MOST_BARS = 10, 60
 # p-values below this are drawn at it.
-_FLOOR = 1e-12
+_SMALLEST_P = 1e-12
 # Discoveries that get a label, and the offsets of labels that are tried, in points.
 _MOST_LABELS = 25
-_OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
+_LABEL_OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
 # Radius of a point, in points.
-_POINT = 2.5
+_POINT_RADIUS = 2.5
 # Evidence beyond the first is drawn on a scale that is linear up to the second, and logarithmic from there.
 _LONG_AXIS, _LINEAR = 100.0, 10.0
 # Rows of a forest plot, and features of the small multiples.
@@ -49,7 +49,7 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
     return _pyplot().subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def _tidy(ax: Axes) -> None:
+def _without_frame(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8)
@@ -73,7 +73,7 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         if rows.any():
             ax.scatter(result.effects[rows], evidence[rows], s=20, color=colour, linewidth=0, label=label, alpha=0.85)
     if not result.listed:  # a short list is decided by other p-values than those shown
-        limit = _limits(result.all_pvalues, result)[max(int(result.rejected.sum()), 1) - 1]
+        limit = _rank_bounds(result.all_pvalues, result)[max(int(result.rejected.sum()), 1) - 1]
         ax.axhline(-np.log10(limit), color=_INK, linewidth=0.8, linestyle="--", label=level(result))
     ax.set(xlabel="effect", ylabel=f"evidence, -log10({'selective ' if result.listed else ''}p)")
     ax.set_xlim(-0.02, max(0.1, 1.12 * float(result.effects.max(initial=0.0))))
@@ -85,22 +85,22 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
     _finish(ax, _title(result), "upper left" if result.rejected.any() else "best")
     found = np.flatnonzero(result.rejected)
-    _label(ax, [(result.effects[row], evidence[row], _short(result.names[row])) for row in found])
+    _label_points(ax, [(result.effects[row], evidence[row], _shortened(result.names[row])) for row in found])
     return ax
 
 
-def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
+def _label_points(ax: Axes, points: list[tuple[float, float, str]]) -> None:
     """Names next to the first points; a name that would cover another, or a point, or leave the axes, is left out."""
     from matplotlib.transforms import Bbox
 
     ax.figure.canvas.figure.draw_without_rendering()
     inside = ax.get_window_extent()
     taken = [text.get_window_extent() for text in [ax.get_legend()] if text is not None]
-    size = ax.figure.dpi / 72.0 * _POINT
+    size = ax.figure.dpi / 72.0 * _POINT_RADIUS
     taken += [Bbox([place - size, place + size]) for place in ax.transData.transform([one[:2] for one in points])]
     points = points[:_MOST_LABELS]
     for x, y, name in points:
-        for right, up in _OFFSETS:
+        for right, up in _LABEL_OFFSETS:
             side = "left" if right > 0 else "right"
             text = ax.annotate(name, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7.5, color=_INK)
             box = text.get_window_extent()
@@ -113,7 +113,7 @@ def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
 
 def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
     """Effects of the best features with their confidence intervals (a forest plot)."""
-    rows = np.arange(min(len(result.names), max(int(result.rejected.sum()) + _BESIDE, 1), _MOST_INTERVALS))
+    rows = np.arange(min(len(result.names), max(int(result.rejected.sum()) + _MOST_OTHERS, 1), _MOST_INTERVALS))
     intervals = result.estimates.intervals_of(rows)
     if result.effects is None or intervals is None:
         raise InputError(
@@ -160,10 +160,10 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
     if result.listed:
         others = np.setdiff1d(np.argsort(-result.scores, kind="stable"), result.selected, assume_unique=True)
         kept = min(len(result.selected), _MOST_BARS)
-        order = np.concatenate([result.selected[:kept], others[:_BESIDE]])
+        order = np.concatenate([result.selected[:kept], others[:_MOST_OTHERS]])
     else:
         # The discoveries, and the best of the others.
-        kept = min(int(result.rejected.sum()) + _BESIDE, len(result.selected), _MOST_BARS)
+        kept = min(int(result.rejected.sum()) + _MOST_OTHERS, len(result.selected), _MOST_BARS)
         order = result.selected[:kept]
     ax = _axes(ax, 6.0, 0.21 * len(order) + 1.3)
     state = np.concatenate([np.where(result.rejected[:kept], 2, 1), np.zeros(len(order) - kept, dtype=int)])
@@ -186,7 +186,7 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
 def _label_rows(ax: Axes, names: Sequence[str]) -> None:
     """Names from top to bottom, and a line at 0."""
     ax.axvline(0, color=_INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), [_short(name) for name in names])
+    ax.set_yticks(range(len(names)), [_shortened(name) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
 
@@ -205,13 +205,13 @@ def _finish(
     ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right", columns: int = 1
 ) -> None:
     """A title, a legend where there is something to explain, and no frame."""
-    ax.set_title(_wrapped(title, max(40, _across(ax)), 5), loc="left", fontsize=10)
+    ax.set_title(_wrapped(title, max(40, _letters_across(ax)), 5), loc="left", fontsize=10)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8, loc=place, ncols=columns)
-    _tidy(ax)
+    _without_frame(ax)
 
 
-def _short(name: str, most: int = 28) -> str:
+def _shortened(name: str, most: int = 28) -> str:
     """A name that fits; a pair of dollar signs would be read as a formula."""
     return abbreviated(clean(name), most).replace("$", r"\$")
 
@@ -230,7 +230,7 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     found = np.zeros(len(family), dtype=bool)
     found[order] = result.rejected
     ranks = np.arange(1, len(family) + 1)
-    values = np.maximum(family[everyone], _FLOOR)
+    values = np.maximum(family[everyone], _SMALLEST_P)
     listed = np.isin(everyone, order)
     for rows, colour, label in (
         (found[everyone], SIGNIFICANT, "significant"),
@@ -242,19 +242,19 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     if result.listed and not within:
         rank_of = np.empty(len(family), dtype=int)
         rank_of[everyone] = ranks
-        own = np.maximum(result.pvalues, _FLOOR)
+        own = np.maximum(result.pvalues, _SMALLEST_P)
         ax.scatter(
             rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
         )
-    limit = _limits(family, result)
-    ax.plot(ranks, np.maximum(limit, _FLOOR), color=_INK, linewidth=1, linestyle="--", label=level(result))
-    floor = f" (smaller ones drawn at {_FLOOR:g})" if (family < _FLOOR).any() else ""
+    limit = _rank_bounds(family, result)
+    ax.plot(ranks, np.maximum(limit, _SMALLEST_P), color=_INK, linewidth=1, linestyle="--", label=level(result))
+    floor = f" (smaller ones drawn at {_SMALLEST_P:g})" if (family < _SMALLEST_P).any() else ""
     ax.set(yscale="log", xlabel="rank of the p-value", ylabel=f"p-value{floor}")
     _finish(ax, _title(result), "best")
     return ax
 
 
-def _limits(family: np.ndarray, result: Result) -> np.ndarray:
+def _rank_bounds(family: np.ndarray, result: Result) -> np.ndarray:
     """The bound on each p-value by its rank; that of "bky" depends on the estimated number of true nulls."""
     if result.correction != "bky":
         return rank_limits(len(family), result.correction, result.alpha)
@@ -292,7 +292,7 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
     ax.set_xlim(-0.06 * fit.gamma2.max(), 1.05 * fit.gamma2.max())
     ax.set_xlabel(r"$\gamma^2 = n / n'$")
     ax.set_ylabel(r"normalised z-value $\psi$")
-    _finish(ax, _short(result.names[row]), "best")
+    _finish(ax, _shortened(result.names[row]), "best")
     return ax
 
 
@@ -318,9 +318,9 @@ def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None =
     across = int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 4.4)
     if isinstance(picture, Bars):
         across -= max(len(line) for level in picture.levels for line in _wrapped(level).split("\n"))
-    title = f"{_short(result.names[row], 40)}: {_short(said, 200) if said else state}"
+    title = f"{_shortened(result.names[row], 40)}: {_shortened(said, 200) if said else state}"
     ax.set_title(textwrap.fill(title, max(across, 24), max_lines=4, placeholder="…"), loc="left", fontsize=9)
-    _tidy(ax)
+    _without_frame(ax)
     return ax
 
 
@@ -328,15 +328,15 @@ def _histogram(picture: Histogram, ax: Axes) -> None:
     edges = _shown_values(ax.xaxis, picture.edges, picture.origin)
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
         ax.stairs(shares, edges, fill=True, alpha=0.3, color=colour)
-        ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_short(series))
-    ax.set(xlabel=_wrapped(picture.label, _across(ax)), ylabel="share")
+        ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_shortened(series))
+    ax.set(xlabel=_wrapped(picture.label, _letters_across(ax)), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
 
 def _bars(picture: Bars, ax: Axes) -> None:
     places, height = np.arange(len(picture.levels)), 0.8 / len(picture.shares)
     for i, (shares, series, colour) in enumerate(zip(picture.shares, picture.series, _COLOURS, strict=False)):
-        ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_short(series))
+        ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_shortened(series))
     ax.set_yticks(places, [_wrapped(level) for level in picture.levels])
     ax.set_ylim(len(places) - 0.5, -0.5)
     ax.set(xlabel="share", ylabel=_wrapped(picture.label, 32))
@@ -351,9 +351,9 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     names = [_wrapped(level) for level in picture.levels]
     ax.set_xticks(places, names)
     # Each name has the same part of the axis, in letters that are smaller than those of its label.
-    if len(names) * max(1 + len(line) for name in names for line in name.split("\n")) > 1.3 * _across(ax):
+    if len(names) * max(1 + len(line) for name in names for line in name.split("\n")) > 1.3 * _letters_across(ax):
         ax.tick_params(axis="x", rotation=90)
-    ax.set(xlabel=_wrapped(picture.by, _across(ax)), ylabel=_wrapped(picture.label, 32))
+    ax.set(xlabel=_wrapped(picture.by, _letters_across(ax)), ylabel=_wrapped(picture.label, 32))
 
 
 def _cloud(picture: Cloud, ax: Axes) -> None:
@@ -364,7 +364,7 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
     ax.scatter(x, y, s=10, color=SELECTED, alpha=0.4, linewidths=0)
     ax.fill_between(middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
     ax.plot(middles, middle, color=_COLOURS[1], linewidth=1.8)
-    ax.set(xlabel=_wrapped(picture.label, _across(ax)), ylabel=_wrapped(picture.against, 32))
+    ax.set(xlabel=_wrapped(picture.label, _letters_across(ax)), ylabel=_wrapped(picture.against, 32))
 
 
 def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
@@ -378,7 +378,7 @@ def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
     return np.asarray(values) + origin - dates.date2num(np.datetime64(0, "D"))
 
 
-def _across(ax: Axes) -> int:
+def _letters_across(ax: Axes) -> int:
     """About as many letters of the usual size as the axes are wide."""
     return max(16, int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 5.8))
 

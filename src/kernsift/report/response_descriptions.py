@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from kernsift.report.contrasts import (
-    PREFERENCE,
-    SEARCH,
+    PREFERENCE_FACTOR,
+    SEARCH_PENALTY,
     Contrast,
     best_contrast,
     changed_interval,
@@ -35,7 +35,7 @@ from kernsift.report.number_format import (
 _MONOTONE = 0.85
 
 
-def of_response(name: str, change: str) -> str:
+def response_change(name: str, change: str) -> str:
     """A change of a response in the levels of a feature: "y higher", but "y has more zeros"."""
     has = "has " if name and change.startswith(("more", "fewer")) and not change.startswith("more often") else ""
     return f"{name} {has}{change}".strip()
@@ -89,9 +89,9 @@ def describe_by_level(
     ]
     at = int(np.argmax([part.size for part in parts]))
     best = parts[at]
-    size = best.size / PREFERENCE if best.one_value else PREFERENCE * (best.size - search_allowance(view))
+    size = best.size / PREFERENCE_FACTOR if best.one_value else PREFERENCE_FACTOR * (best.size - search_allowance(view))
     if not means and size > max(sizes):
-        change = f"{of_response(what, best.change)} in {levels[used[at]]}"
+        change = f"{response_change(what, best.change)} in {levels[used[at]]}"
         return Description(change, "", f"{best.detail} elsewhere", size=best.size)
     measures, (most, least), write, unit = LOCATIONS, (scale.highest, scale.lowest), scale.write, ""
     if means:
@@ -171,7 +171,9 @@ def describe_curve(
     between = float(sizes @ means_of**2) / max(y1.var(), 1e-300)
     location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
     spreads = _correlation(x1, y2), _correlation(x2, y2)
-    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= SEARCH + len(slices)):
+    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (
+        view == "wide" and location >= SEARCH_PENALTY + len(slices)
+    ):
         measures = LOCATIONS[1:] if view == "linear" else LOCATIONS
         within = float((y1**2).sum() - sizes @ means_of**2) / max(n - len(slices), 1)
         shape = _shape(means_of, sizes, within)

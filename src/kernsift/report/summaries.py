@@ -23,9 +23,9 @@ from kernsift.report.pictures import (
     Histogram,
     Picture,
     ShownResponse,
-    draw_against,
-    draw_samples,
     first_component,
+    response_picture,
+    samples_picture,
     value_name,
 )
 
@@ -79,7 +79,7 @@ class Summaries(NamedTuple):
     kinds: tuple[int, int, int] = (0, 0, 0)
 
 
-def picture_samples(
+def summarise_samples(
     tables: Sequence[Table],
     series: Sequence[str],
     features: np.ndarray,
@@ -102,12 +102,12 @@ def picture_samples(
         rows = np.concatenate([start + own for start, own in zip(starts, places, strict=True)])
         label = np.repeat(np.arange(len(parts)), [part.n for part in parts])
         adjusted = AdjustedRows(stack(parts), np.eye(len(parts))[label], held.take(rows))
-    draw = partial(draw_samples, parts, tuple(series))
+    draw = partial(samples_picture, parts, tuple(series))
     describe = partial(describe_samples, parts, tuple(series), means=means, gaps=gaps, adjusted=adjusted, views=views)
-    return _summaries(draw, describe, parts[0].d, series, _kinds(tables[0]))
+    return _summaries(draw, describe, parts[0].d, series, _kind_counts(tables[0]))
 
 
-def picture_candidates(
+def summarise_candidates(
     reference: Table,
     candidates: Sequence[Table],
     names: Sequence[str],
@@ -129,7 +129,7 @@ def picture_candidates(
 
     def draw(place: int) -> Picture:
         tables, series = pairs[place]
-        return draw_samples(tables, series, 0, series[1])
+        return samples_picture(tables, series, 0, series[1])
 
     def describe(place: int) -> Description:
         return describe_samples(*pairs[place], 0, means=means).renamed("")
@@ -137,7 +137,7 @@ def picture_candidates(
     return _summaries(draw, describe, len(pairs), ("reference",), (0, 0, len(names)))
 
 
-def picture_response(
+def summarise_response(
     X: Table,
     y: Table,
     features: np.ndarray,
@@ -147,7 +147,7 @@ def picture_response(
     held: HeldFixed | None = None,
     views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each feature against the response; `held` and `views` are as in `picture_samples`.
+    """Each feature against the response; `held` and `views` are as in `summarise_samples`.
 
     With `linear` the test sees means of the response, as it does of log-rank scores, and any shape of the feature.
     """
@@ -167,7 +167,7 @@ def picture_response(
         adjusted = AdjustedRows(table, compared, held.take(places))
     given = table, ShownResponse(target, name, label, levels, origin)
     describe = partial(describe_against, *given, means=means, linear=linear, adjusted=adjusted, views=views)
-    return _summaries(partial(draw_against, *given), describe, table.d, (name,), _kinds(X))
+    return _summaries(partial(response_picture, *given), describe, table.d, (name,), _kind_counts(X))
 
 
 def _summaries(
@@ -180,7 +180,7 @@ def _summaries(
     return Summaries(LazyRecords(draw, min(count, MOST_PICTURES)), LazyRecords(describe, count), tuple(labels), kinds)
 
 
-def _kinds(table: Table) -> tuple[int, int, int]:
+def _kind_counts(table: Table) -> tuple[int, int, int]:
     categories, groups = int(table.categorical.sum()), int((np.diff(table.offsets) > 1).sum())
     return table.d - categories - groups, categories, groups
 

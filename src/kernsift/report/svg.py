@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
-from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, usual_range
+from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, range_without_outliers
 from kernsift.report.text import abbreviated, p_name
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def _histogram(picture: Histogram) -> str:
     frame = Frame(34, 12, _WIDTH - 8, _HEIGHT - 26, (picture.edges[0], picture.edges[-1]), (0.0, top * 1.05))
     parts = [_x_axis(frame, _number, picture.origin), _y_axis(frame, _percent)]
     for i, shares in enumerate(picture.shares):
-        steps = [f"M{_n(frame.x(picture.edges[0]))} {_n(frame.bottom)}"]
+        steps = [f"M{_px(frame.x(picture.edges[0]))} {_px(frame.bottom)}"]
         for edge, end, share in zip(picture.edges[:-1], picture.edges[1:], shares, strict=True):
-            steps.append(f"L{_n(frame.x(edge))} {_n(frame.y(share))}H{_n(frame.x(end))}")
-        steps.append(f"V{_n(frame.bottom)}")
+            steps.append(f"L{_px(frame.x(edge))} {_px(frame.y(share))}H{_px(frame.x(end))}")
+        steps.append(f"V{_px(frame.bottom)}")
         parts.append(f'<path class="area c{i}" d="{"".join(steps)}"/>')
     return _svg("Distributions of " + picture.label, parts)
 
@@ -89,8 +89,8 @@ def _bars(picture: Bars) -> str:
         for i, shares in enumerate(picture.shares):
             wide = frame.x(shares[row]) - frame.left
             parts.append(
-                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(start + 2 + i * high)}" width="{_n(wide)}" '
-                f'height="{_n(high - 1)}"/>'
+                f'<rect class="bar c{i}" x="{_px(frame.left)}" y="{_px(start + 2 + i * high)}" width="{_px(wide)}" '
+                f'height="{_px(high - 1)}"/>'
             )
     return _svg("Shares of " + picture.label, parts, height=frame.bottom + 26)
 
@@ -101,12 +101,12 @@ def _boxes(picture: Boxes) -> str:
     frame, starts, parts = _rows_of_levels(picture.levels, 20.0, (low - pad, high + pad), _number, picture.origin)
     for start, quantiles in zip(starts, picture.quantiles, strict=True):
         y = start + 10
-        a, b, c, _, e = (_n(frame.x(value)) for value in quantiles)
+        a, b, c, _, e = (_px(frame.x(value)) for value in quantiles)
         wide = max(1.0, frame.x(quantiles[3]) - frame.x(quantiles[1]))
         parts += [
-            f'<path class="whisker" d="M{a} {_n(y)}H{e}"/>',
-            f'<rect class="bar c0" x="{b}" y="{_n(y - 5)}" width="{_n(wide)}" height="10"/>',
-            f'<path class="median" d="M{c} {_n(y - 7)}v14"/>',
+            f'<path class="whisker" d="M{a} {_px(y)}H{e}"/>',
+            f'<rect class="bar c0" x="{b}" y="{_px(y - 5)}" width="{_px(wide)}" height="10"/>',
+            f'<path class="median" d="M{c} {_px(y - 7)}v14"/>',
         ]
     return _svg(f"{picture.label} by {picture.by}", parts, height=frame.bottom + 26)
 
@@ -148,10 +148,10 @@ def _cloud(picture: Cloud) -> str:
     frame = Frame(left, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
     inside = [(x, y) for x, y in picture.points if x_range[0] <= x <= x_range[1] and y_range[0] <= y <= y_range[1]]
     # A line of no length with round ends is a dot: one path for all points keeps two hundred pictures small.
-    dots = "".join(f"M{_n(frame.x(x))} {_n(frame.y(y))}h0" for x, y in inside)
-    places = [_n(frame.x(min(max(x, x_range[0]), x_range[1]))) for x in picture.middles]
+    dots = "".join(f"M{_px(frame.x(x))} {_px(frame.y(y))}h0" for x, y in inside)
+    places = [_px(frame.x(min(max(x, x_range[0]), x_range[1]))) for x in picture.middles]
     lower, middle, upper = (
-        [f"{x} {_n(frame.y(y))}" for x, y in zip(places, quartile, strict=True)]
+        [f"{x} {_px(frame.y(y))}" for x, y in zip(places, quartile, strict=True)]
         for quartile in zip(*picture.quartiles, strict=True)
     )
     parts = [
@@ -165,7 +165,7 @@ def _cloud(picture: Cloud) -> str:
 
 
 def _trimmed(values: Sequence[float]) -> tuple[float, float]:
-    low, high = usual_range(np.asarray(values))
+    low, high = range_without_outliers(np.asarray(values))
     pad = 0.03 * (high - low)
     return float(low - pad), float(high + pad)
 
@@ -185,14 +185,14 @@ def draw_scores(result: Result, *, narrow: bool) -> str:
     paths = {"significant": "", "selected": "", "left": ""}
     for place, i in enumerate(order.tolist()):
         kind = "significant" if i in found else "selected" if i in chosen else "left"
-        paths[kind] += f"M{_n(frame.x(place))} {_n(frame.y(0.0))}V{_n(frame.y(float(result.scores[i])))}"
+        paths[kind] += f"M{_px(frame.x(place))} {_px(frame.y(0.0))}V{_px(frame.y(float(result.scores[i])))}"
     parts = [_y_axis(frame, _number)]
-    parts += [f'<path class="tick {kind}" stroke-width="{_n(stroke)}" d="{d}"/>' for kind, d in paths.items() if d]
-    parts.append(f'<path class="axis" d="M{_n(frame.left)} {_n(frame.y(0.0))}H{_n(frame.right)}"/>')
+    parts += [f'<path class="tick {kind}" stroke-width="{_px(stroke)}" d="{d}"/>' for kind, d in paths.items() if d]
+    parts.append(f'<path class="axis" d="M{_px(frame.left)} {_px(frame.y(0.0))}H{_px(frame.right)}"/>')
     if 0 < len(chosen) < len(result.scores):
         cut = frame.x(len(chosen) - 0.5)
         beyond_middle = cut > (frame.left + frame.right) / 2
-        parts.append(f'<path class="cut" d="M{_n(cut)} {_n(frame.top - 12)}V{_n(frame.bottom + 6)}"/>')
+        parts.append(f'<path class="cut" d="M{_px(cut)} {_px(frame.top - 12)}V{_px(frame.bottom + 6)}"/>')
         words = f"cut behind the best {len(chosen)}"
         parts.append(
             _text(cut + (-5 if beyond_middle else 5), frame.top - 4, words, "end" if beyond_middle else "start")
@@ -227,7 +227,7 @@ def draw_pvalues(result: Result, *, narrow: bool) -> str:
     powers = np.log10(np.maximum(every, 10.0**lowest))
     parts = _decades(frame, 2 if lowest < -5 or (narrow and lowest < -3) else 1)
     at = frame.x(math.log10(result.alpha))
-    parts.append(f'<path class="cut" d="M{_n(at)} {_n(frame.top - 6)}V{_n(frame.bottom)}"/>')
+    parts.append(f'<path class="cut" d="M{_px(at)} {_px(frame.top - 6)}V{_px(frame.bottom)}"/>')
     parts.append(_text(at, frame.top - 9, f"{result.alpha:g}", "middle"))
     for row in range(rows):
         y = frame.top + 18 * (row + 0.5)
@@ -235,7 +235,7 @@ def draw_pvalues(result: Result, *, narrow: bool) -> str:
         found = "significant" if result.rejected[row] else "selected"
         parts += [
             _text(frame.left - 10, y + 4, abbreviated(result.names[row], 14 if narrow else 30), "end"),
-            f'<path class="whisker" d="M{_n(min(places.values()))} {_n(y)}H{_n(max(places.values()))}"/>',
+            f'<path class="whisker" d="M{_px(min(places.values()))} {_px(y)}H{_px(max(places.values()))}"/>',
         ]
         parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]
     return _svg("p-values", parts, width, height, narrow)
@@ -244,16 +244,16 @@ def draw_pvalues(result: Result, *, narrow: bool) -> str:
 def _marker(kind: str, x: float, y: float, found: str, corrected: bool) -> str:
     """A ring, a dot or a square; the p-value that decides about significance is coloured."""
     if kind == "square":
-        return f'<rect class="square {found}" x="{_n(x - 3.5)}" y="{_n(y - 3.5)}" width="7" height="7"/>'
+        return f'<rect class="square {found}" x="{_px(x - 3.5)}" y="{_px(y - 3.5)}" width="7" height="7"/>'
     name = "hollow" if kind == "hollow" else f"dot {'plain' if corrected else found}"
-    return f'<circle class="{name}" cx="{_n(x)}" cy="{_n(y)}" r="{4 if kind == "hollow" else 3}"/>'
+    return f'<circle class="{name}" cx="{_px(x)}" cy="{_px(y)}" r="{4 if kind == "hollow" else 3}"/>'
 
 
 def _decades(frame: Frame, every: int) -> list[str]:
     parts = []
     for power in range(0, int(frame.x_range[0]) - 1, -every):
         x = frame.x(power)
-        parts.append(f'<path class="grid" d="M{_n(x)} {_n(frame.top)}V{_n(frame.bottom)}"/>')
+        parts.append(f'<path class="grid" d="M{_px(x)} {_px(frame.top)}V{_px(frame.bottom)}"/>')
         parts.append(_text(x, frame.bottom + 16, "1" if power == 0 else f"1e{power}", "middle"))
     return parts
 
@@ -261,10 +261,10 @@ def _decades(frame: Frame, every: int) -> list[str]:
 def draw_effect(point: float, ends: tuple[float, float] | None) -> str:
     """A small ruler from 0 to 1 with the effect and its interval, for a cell of the table."""
     frame = Frame(4, 2, 86, 12, (0.0, 1.0), (0.0, 1.0))
-    parts = [f'<path class="grid" d="M{_n(frame.left)} 7H{_n(frame.right)}"/>']
+    parts = [f'<path class="grid" d="M{_px(frame.left)} 7H{_px(frame.right)}"/>']
     if ends is not None:
-        parts.append(f'<path class="interval" d="M{_n(frame.x(ends[0]))} 7H{_n(frame.x(ends[1]))}"/>')
-    parts.append(f'<circle class="dot significant" cx="{_n(frame.x(point))}" cy="7" r="3.5"/>')
+        parts.append(f'<path class="interval" d="M{_px(frame.x(ends[0]))} 7H{_px(frame.x(ends[1]))}"/>')
+    parts.append(f'<circle class="dot significant" cx="{_px(frame.x(point))}" cy="7" r="3.5"/>')
     return f'<svg class="ruler" viewBox="0 0 90 14" width="90" height="14" aria-hidden="true">{"".join(parts)}</svg>'
 
 
@@ -276,16 +276,16 @@ def _svg(
 ) -> str:
     """The picture; of two versions, one for wide and one for narrow windows, the style sheet shows one."""
     kind = "picture" if narrow is None else "picture for-phone" if narrow else "picture for-desk"
-    box = f'viewBox="0 0 {_n(width)} {_n(height)}" role="img" aria-label="{escape(label)}"'
+    box = f'viewBox="0 0 {_px(width)} {_px(height)}" role="img" aria-label="{escape(label)}"'
     return f'<svg class="{kind}" {box}>{"".join(parts)}</svg>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
+    return f'<text x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None) -> str:
-    parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
+    parts = [f'<path class="axis" d="M{_px(frame.left)} {_px(frame.bottom)}H{_px(frame.right)}"/>']
     named = _named_ticks(*frame.x_range, words, origin, 5)
     # Names that would touch each other are left out.
     crowded = _LETTER * sum(len(name) + 2 for _, name in named) / (frame.right - frame.left)
@@ -301,7 +301,7 @@ def _y_axis(frame: Frame, words: Callable[[float], str], origin: float | None = 
     parts = []
     for value, name in _named_ticks(*frame.y_range, words, origin, 4):
         y = frame.y(value)
-        parts.append(f'<path class="grid" d="M{_n(frame.left)} {_n(y)}H{_n(frame.right)}"/>')
+        parts.append(f'<path class="grid" d="M{_px(frame.left)} {_px(y)}H{_px(frame.right)}"/>')
         parts.append(_text(frame.left - 5, y + 4, name, "end"))
     return "".join(parts)
 
@@ -355,7 +355,7 @@ def _percent(value: float) -> str:
     return f"{100 * value:.3g}%"
 
 
-def _n(value: float) -> str:
+def _px(value: float) -> str:
     """A coordinate to a tenth of a pixel, without trailing zeros."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text

@@ -32,7 +32,7 @@ MOST_ROWS = 20
 _BEST = 5
 _CHANGE = "what changed"
 # The longest name that the column "alike" shows.
-_LONGEST_LIKE = 14
+_LONGEST_ALIKE = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 # The longest list of confounders that is written out.
 _LONGEST_GIVEN = 40
@@ -229,18 +229,18 @@ def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
     rows = shown_rows(result, sort)
     columns = _shown_columns(result, rows, width)
     names = [clean(result.names[row]) for row in rows]
-    longest = _longest(names)
-    taken = sum(2 + _width_of(column) for column in columns)
+    longest = _widest_name(names)
+    taken = sum(2 + _column_width(column) for column in columns)
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
     lines = [" ".join([" ", _pad(noun_for(result.question, 1), room)])]
     stars = ["*" if result.rejected[row] else " " for row in rows]
     lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
     for head, cells in columns:
         if head == _CHANGE:
-            indent = "\n" + " " * (_cells(lines[0]) + 2)
+            indent = "\n" + " " * (_display_width(lines[0]) + 2)
             padded = [head, *(cell.replace("\n", indent) for cell in cells)]
         else:
-            wide = _width_of((head, cells))
+            wide = _column_width((head, cells))
             padded = [f"{cell:>{wide}}" for cell in [head, *cells]]
         lines = [f"{line}  {cell}" for line, cell in zip(lines, padded, strict=True)]
     return "\n".join(line.rstrip() for line in lines) if columns and columns[-1][0] == _CHANGE else "\n".join(lines)
@@ -248,19 +248,19 @@ def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
 
 def _shown_columns(result: Result, rows: np.ndarray, width: int) -> list[tuple[str, list[str]]]:
     """The columns that fit into a table of this width next to the names."""
-    longest = _longest([clean(result.names[row]) for row in rows])
-    return _fit_columns(cells_of(result, rows), width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
+    longest = _widest_name([clean(result.names[row]) for row in rows])
+    return _fit_columns(table_columns(result, rows), width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
 
 
-def _longest(names: Sequence[str]) -> int:
-    return max([_cells(name) for name in names] + [7])
+def _widest_name(names: Sequence[str]) -> int:
+    return max([_display_width(name) for name in names] + [7])
 
 
 def html_table(result: Result) -> str:
     """The same table for a notebook, with the verdict above it and the notes below."""
     rows = shown_rows(result)
     first = (noun_for(result.question, 1), [result.names[row] for row in rows])
-    heads, columns = zip(*[first, *cells_of(result, rows)], strict=True)
+    heads, columns = zip(*[first, *table_columns(result, rows)], strict=True)
 
     def line(tag: str, star: str, texts: Sequence[str]) -> str:
         """Words to the left, numbers to the right and in one line, which 1e-10 would not be."""
@@ -289,7 +289,7 @@ def interval_name(result: Result) -> str:
     return f"{100 * result.confidence_level:.6g}%{kind} interval"
 
 
-def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
+def table_columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     """Heads and cells of all columns except the names."""
     columns: list[tuple[str, list[str]]] = []
     if result.effects is not None:
@@ -322,14 +322,14 @@ def _alike(result: Result, rows: np.ndarray) -> list[str]:
     for members in result.clusters:
         if len(members) > 1:
             said[members[0]] = f"and {len(members) - 1} alike"
-            name = _pad(clean(members[0]), _LONGEST_LIKE).rstrip()
+            name = _pad(clean(members[0]), _LONGEST_ALIKE).rstrip()
             said |= dict.fromkeys(members[1:], f"like {name}")
     return [said.get(result.names[row], "") for row in rows]
 
 
-def _width_of(column: tuple[str, list[str]]) -> int:
+def _column_width(column: tuple[str, list[str]]) -> int:
     head, cells = column
-    return max(_cells(head), *(_cells(line) for cell in cells for line in cell.split("\n")), 0)
+    return max(_display_width(head), *(_display_width(line) for cell in cells for line in cell.split("\n")), 0)
 
 
 def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
@@ -338,10 +338,10 @@ def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[
     corrected = any(head.endswith(" p") and head != "selective p" for head, _ in columns)
 
     def rest() -> int:
-        return room - sum(2 + _width_of(column) for column in kept if column[0] != _CHANGE)
+        return room - sum(2 + _column_width(column) for column in kept if column[0] != _CHANGE)
 
     described = [column for column in kept if column[0] == _CHANGE]
-    wanted = min(_width_of(described[0]), _WIDEST_CHANGE) + 2 if described else 0
+    wanted = min(_column_width(described[0]), _WIDEST_CHANGE) + 2 if described else 0
     least = min(wanted, _NARROWEST_CHANGE + 2)
     intervals = [head for head, _ in kept if head.endswith("interval")]
     dispensable = [["p"] if corrected else [], ["missing", "alike"], intervals]
@@ -351,7 +351,7 @@ def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[
     if described:
         place = min(rest() - 2, _WIDEST_CHANGE + 24)
         kept = kept[:-1]
-        if place >= _NARROWEST_CHANGE or place >= _width_of(described[0]):
+        if place >= _NARROWEST_CHANGE or place >= _column_width(described[0]):
             kept.append((_CHANGE, [_wrapped(cell, place) for cell in described[0][1]]))
     if rest() < 0:
         kept = [column for column in kept if column[0] in ("effect", "score", "p", "selective p", _CHANGE)]
@@ -369,7 +369,7 @@ def abbreviated(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
-def _cells(text: str) -> int:
+def _display_width(text: str) -> int:
     """Terminal cells: East Asian wide characters take two, combining marks none."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)
@@ -377,10 +377,10 @@ def _cells(text: str) -> int:
 
 def _pad(name: str, width: int) -> str:
     whole, most = name, len(name)
-    while _cells(name) > width:
+    while _display_width(name) > width:
         most -= 1
         name = abbreviated(whole, most)
-    return name + " " * (width - _cells(name))
+    return name + " " * (width - _display_width(name))
 
 
 def _wrapped(text: str, width: int) -> str:
@@ -388,7 +388,7 @@ def _wrapped(text: str, width: int) -> str:
 
     Its numbers have a line of their own where the words before them fit one.
     """
-    if _cells(text) <= width:
+    if _display_width(text) <= width:
         return text
     lines: list[str] = []
     start, colon, numbers = text.rpartition(": ")
@@ -397,7 +397,7 @@ def _wrapped(text: str, width: int) -> str:
             lines.append("")
         for word in part.split():
             longer = f"{lines[-1]} {word}".strip()
-            if _cells(longer) <= width:
+            if _display_width(longer) <= width:
                 lines[-1] = longer
             else:
                 lines.append(_pad(word, width).rstrip())
