@@ -116,7 +116,7 @@ Counted = tuple[np.ndarray, Grid, Tabulation]
 class MeasuredFeatures(NamedTuple):
     """The results of a block of features.
 
-    `counted` by a worker, for the cache of the caller; `attainable` as in `Scores`.
+    `counted` by a worker, for the cache of the caller; `gaps` as in `Scores`.
     """
 
     features: np.ndarray
@@ -126,7 +126,7 @@ class MeasuredFeatures(NamedTuple):
     factors: list[SelectedFactor]
     views: np.ndarray
     counted: Sequence[Counted] = ()
-    attainable: np.ndarray | None = None
+    gaps: np.ndarray | None = None
 
 
 def measured_features(
@@ -255,9 +255,9 @@ class _Measuring:
         unbounded = kernels.kernel.unbounded  # categories are bounded, but their response need not be
         if known.joint is None:
             outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None, unbounded)
-        score, attainable = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)
+        score, gaps = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)
         found = measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
-        return found._replace(attainable=attainable)
+        return found._replace(gaps=gaps)
 
 
 def _complete(
@@ -294,12 +294,12 @@ def measured_table(
     d = len(names)
     score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(StatisticLaws._fields), d))
     factors: list[SelectedFactor] = []
-    views, attainable = np.empty(d, dtype=object), np.empty(d, dtype=object)
+    views, gaps = np.empty(d, dtype=object), np.empty(d, dtype=object)
     for measured in map_blocks(measuring, blocks(), d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features], views[part.features] = part.effect, part.views
-            attainable[part.features] = part.attainable
+            gaps[part.features] = part.gaps
             factors += part.factors
             for counted in part.counted:
                 if cache is not None and not cache.has(counted[0]):  # a task may be repeated
@@ -312,7 +312,7 @@ def measured_table(
         return combined(chain.from_iterable(found), features)
 
     effects = MeasuredEffects.of(effect, effect_laws)
-    scores = partial(Scores, names, score, effects=effects, views=views, attainable=attainable)
+    scores = partial(Scores, names, score, effects=effects, views=views, gaps=gaps)
     return scores, ScoreLaws(score, *laws[:4]), factors
 
 

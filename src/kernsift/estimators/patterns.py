@@ -155,9 +155,9 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
     """Scores of all features, from those of patterns, the first of which has all rows, and which features these are."""
     d, whole = len(names), _covariance(parts[0][1])
     laws, views, factors = ScoreLaws(*np.zeros((len(ScoreLaws._fields), d))), np.empty(d, dtype=object), []
-    untested, attainable = np.ones(d, dtype=bool), np.empty(d, dtype=object)
+    untested, gaps = np.ones(d, dtype=bool), np.empty(d, dtype=object)
     for features, scores in parts:
-        untested[features], views[features], attainable[features] = False, scores.views, scores.attainable
+        untested[features], views[features], gaps[features] = False, scores.views, scores.gaps
         cov = _covariance(scores)
         for every, own in zip(laws, cov.laws, strict=True):
             every[features] = own
@@ -172,7 +172,7 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
         factors.append(_no_factor(np.flatnonzero(untested), whole, factors))
     cov = AlignmentCovariance(tuple(factors), whole.response, laws, whole.rows)
     effects = partial(pattern_effects, parts)
-    return Scores(names, laws.score, cov, effects=effects, views=views, attainable=attainable)
+    return Scores(names, laws.score, cov, effects=effects, views=views, gaps=gaps)
 
 
 def _scale(factor: SelectedFactor, response: Response, whole: AlignmentCovariance) -> float:

@@ -265,8 +265,9 @@ class Scores:
     views : ndarray of object of shape (d,) or None
         The pair of views (`kernsift.estimators.pairs.Pair`) with the smallest p-value of each feature, which tells what
         the test saw; None, as a whole or for some features, where there is no such pair.
-    attainable : ndarray of object of shape (d,) or None
-        The log p-values that a feature may have, increasing, where these are few; None for others.
+    gaps : ndarray of object of shape (d,) or None
+        Increasing intervals (g, 2) between neighbouring log p-values of features that have few; the first one begins at
+        -inf. None for features that may have nearly any p-value.
     in_memory : bool
         Whether effects are computed without reading files.
 
@@ -290,7 +291,7 @@ class Scores:
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None
     effects: Callable[[np.ndarray], EffectSizes | EffectsWithLaws] | None = None
     views: np.ndarray | None = None
-    attainable: np.ndarray | None = None
+    gaps: np.ndarray | None = None
     in_memory: bool = False
 
     def __len__(self) -> int:

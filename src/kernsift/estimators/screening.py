@@ -60,8 +60,9 @@ def complete_screen(
     ends, seed = reference.n + np.cumsum([0, *sizes]), int(rng.integers(2**32))
     measured = _Measured(whole, first, ends, table.part(slice(None)), seed, kernels.kernel.unbounded)
     score, winner, sd, point = (np.zeros(len(sizes)) for _ in range(4))
+    gaps = np.empty(len(sizes), dtype=object)
     for place, found in enumerate(parallel_map(measured.score, range(len(sizes)), most_at_once(whole[0].sizes))):
-        score[place], winner[place], sd[place], point[place] = found
+        score[place], gaps[place], winner[place], sd[place], point[place] = found
         report_progress("scoring candidates", place + 1, len(sizes))
     share = sizes / (reference.n + sizes)
     correlation = np.outer(share, share)
@@ -75,7 +76,7 @@ def complete_screen(
         return combined(zip(features[:, None], laws, strict=True), features)
 
     effects = MeasuredEffects.of(point, effect_laws)
-    return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
+    return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects, gaps=gaps)
 
 
 class _Measured(NamedTuple):
@@ -88,14 +89,15 @@ class _Measured(NamedTuple):
     seed: int  # for sampled outcomes
     unbounded: bool  # whether the kernel is unbounded
 
-    def score(self, place: int) -> tuple[float, int, float, float]:
-        """Score, view, standard deviation and effect of a candidate."""
+    def score(self, place: int) -> tuple[float, np.ndarray | None, int, float, float]:
+        """Score, gaps between its log p-values, view, standard deviation and effect of a candidate."""
         statistics, scores, smooth, winner, label, known = self._statistics(place)
         rows = np.append(np.arange(self.ends[0]), np.arange(self.ends[place], self.ends[place + 1]))
         outcomes = at_distinct_rows(known, statistics, label, take(self.values, rows, 0), self.unbounded)
-        score, _ = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
+        score, (gaps,) = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
         sd = float(statistics[winner].laws.sd[0])
-        return min(score[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
+        final = min(score[0], label.ceiling) if sd > 0 else 0.0
+        return final, gaps, winner, sd, float(point_effects(statistics)[0])
 
     def effects(self, final: np.ndarray, place: int) -> CombinedEffects:
         """The laws of the effect of a candidate; `final` are the scores of all."""

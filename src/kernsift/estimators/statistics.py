@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.tables import spaced_rows
+from kernsift.estimators.null_laws.discrete_tails import DiscreteLaws, Law, discrete_score, fisher_laws
 from kernsift.estimators.null_laws.discreteness import (
     FEW_LABELLED,
     MOST_PERMUTED,
@@ -31,17 +32,14 @@ from kernsift.estimators.null_laws.discreteness import (
     two_valued,
 )
 from kernsift.estimators.null_laws.enumeration import (
-    DiscreteLaws,
     ViewedFeature,
     enumerated_laws,
-    fisher_laws,
     permuted_laws,
 )
 from kernsift.estimators.null_laws.permutation_law import (
     limit_weights,
     moment_matrix,
     moments,
-    score_of,
     spectral_score,
     union_score,
 )
@@ -288,16 +286,19 @@ def at_distinct_rows(
 
 
 class DiscreteScores(NamedTuple):
-    """Scores of b features, and (b,) as objects the log p-values that each may have; None where these are many."""
+    """Scores of b features, and (b,) as objects the gaps between the log p-values of each, as in `Scores`."""
 
     score: np.ndarray
-    attainable: np.ndarray
+    gaps: np.ndarray
 
     def put(self, features: np.ndarray, laws: DiscreteLaws) -> None:
         """Replace the scores of some features."""
-        self.score[features] = score_of(np.minimum(laws.log_pvalues, -1e-15))
-        for feature, log_pvalues in zip(features, laws.attainable, strict=True):
-            self.attainable[feature] = log_pvalues
+        self.score[features] = discrete_score(laws.log_pvalues)
+        for feature, gaps in zip(features, laws.gaps, strict=True):
+            self.gaps[feature] = gaps
+
+    def put_one(self, feature: int, law: Law) -> None:
+        self.put(np.array([feature]), DiscreteLaws(np.array([law[0]]), [law[1]]))
 
 
 def enumerated_scores(

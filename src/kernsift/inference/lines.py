@@ -88,24 +88,25 @@ def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndar
 def _tail(scores: Scores, selected: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
     """The tail beyond each value over the mass of its union; a score with variance 0 has p = 1."""
     values, varies = scores.estimate[selected], variances > 0
-    if scores.attainable is not None:
-        pairs = zip(unions, scores.attainable[selected], values, strict=True)
+    if scores.gaps is not None:
+        found = zip(unions, scores.gaps[selected], values, strict=True)
         unions = [
-            union if some is None or union is EVERYWHERE else attained(union, some, value)
-            for union, some, value in pairs
+            union if gaps is None or union is EVERYWHERE else attained(union, gaps, value)
+            for union, gaps, value in found
         ]
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))
 
 
-def attained(pieces: np.ndarray, log_pvalues: np.ndarray, value: float) -> np.ndarray:
+def attained(pieces: np.ndarray, gaps: np.ndarray, value: float) -> np.ndarray:
     """Intervals whose normal mass is the probability of the values in them of a score that has few values.
 
     The normal mass from a value on is its p-value, the probability of all values from there on. So an interval begins
-    at the lowest value in it, and ends at the first one beyond it. `log_pvalues` (increasing) are those that the score
-    can have, and `value` is the observed one. A value at the lower end ties with the cut, and whether it is selected
-    depends on the order of the columns: it counts where it is the observed one, which then has p = 1, and not where
-    the observed one is above it, as if ties were a selection of their own.
+    at the lowest value in it, and ends at the first one beyond it. `gaps` are those between the log p-values that the
+    score can have, and `value` is the observed one. A value at the lower end ties with the cut, and whether it is
+    selected depends on the order of the columns: it counts where it is the observed one, which then has p = 1, and not
+    where the observed one is above it, as if ties were a selection of their own. The value with p = 1 is below any cut:
+    where a feature has it, others may tie with it, but none is below.
 
     Examples
     --------
@@ -113,19 +114,21 @@ def attained(pieces: np.ndarray, log_pvalues: np.ndarray, value: float) -> np.nd
 
     >>> import numpy as np
     >>> from scipy.stats import norm
-    >>> value = norm.isf(0.01)
-    >>> bool(np.allclose(attained(np.array([[0.0, np.inf]]), np.log([0.01, 1.0]), value), [[value, np.inf]]))
+    >>> value, gaps = norm.isf(0.01), np.array([[-np.inf, np.log(0.01)], [np.log(0.01), 0.0]])
+    >>> bool(np.allclose(attained(np.array([[0.0, np.inf]]), gaps, value), [[value, np.inf]]))
     True
 
     A second value that occurs with probability 0.09, which is the mass of any interval with that value only:
 
-    >>> found = attained(norm.isf([[0.2, 0.05]]), np.log([0.01, 0.1, 1.0]), norm.isf(0.1))
+    >>> gaps = np.log([[1e-300, 0.01], [0.01, 0.1], [0.1, 1.0]])
+    >>> found = attained(norm.isf([[0.2, 0.05]]), gaps, norm.isf(0.1))
     >>> norm.sf(found).round(6)
     array([[0.1 , 0.01]])
     """
-    scores = np.append(np.inf, score_of(np.minimum(log_pvalues, -1e-15)))
-    ends = scores[np.searchsorted(log_pvalues, log_ndtr(-pieces) - _TIED)]  # the lowest score beyond each end
-    ends[np.isneginf(pieces)] = -np.inf
+    log_pvalues = log_ndtr(-pieces)
+    # The first gap that ends beyond an end of an interval or ties with it, if it begins below.
+    below = np.append(gaps[:, 0], np.inf)[np.searchsorted(gaps[:, 1], log_pvalues - _TIED)]
+    ends = np.where(below < log_pvalues, score_of(np.minimum(below, -1e-15)), pieces)
     own = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
     ends[own, 0] = np.minimum(ends[own, 0], value)
     return ends
@@ -190,8 +193,12 @@ def truncation_along(path: Path, event: Event, intercept: np.ndarray, slope: np.
     kept = event.kept(samples, feature)
     edges = np.concatenate([[-np.inf], knots, [np.inf]])
     # Intervals between knots: with both ends kept all of it, with one of them a part.
-    whole = np.concatenate([kept[:1], kept[1:] & kept[:-1], kept[-1:]])
+    whole = np.concatenate([[False], kept[1:] & kept[:-1], kept[-1:]])
     pieces = [np.column_stack([edges[:-1][whole], edges[1:][whole]])]
+    if kept[0]:  # below the first knot, where the feature itself goes on to decrease
+        slope[followers], intercept[followers] = 0.0, values[:, 0]
+        found = event.truncation(intercept, slope, feature).clip(None, knots[0])
+        pieces.append(found[found[:, 1] > found[:, 0]])
     for cell in np.flatnonzero(kept[1:] != kept[:-1]):
         low, high = knots[cell], knots[cell + 1]
         slope[followers] = (values[:, cell + 1] - values[:, cell]) / (high - low)

@@ -20,8 +20,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
+from kernsift.estimators.null_laws.discrete_tails import DiscreteLaws, Law, equal_outcomes, log_share, log_tail
 from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
     MOST_ENUMERATED,
@@ -44,14 +45,6 @@ _PERMUTED, _TOGETHER = 2**28, 2**24
 # Features whose sampled outcomes are computed at once, the elements of one temporary array, and the points whose Gram
 # matrix is not computed.
 _AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
-# Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
-_BEYOND = 20
-# Statistics that differ by less than this share of the largest are equal.
-_EQUAL = 1e-9
-# A feature with more different p-values is taken for continuous where selection truncates its score.
-_FEW_PVALUES = 64
-# Outcomes that are counted first: a feature with more different ones among them is taken for continuous as well.
-_CHECKED = 2**9
 
 
 class ViewedFeature(NamedTuple):
@@ -77,50 +70,39 @@ class ViewedFeature(NamedTuple):
         return float(margins - gammaln(self.counts.sum() + 1) - gammaln(self.joint + 1).sum())
 
 
-class DiscreteLaws(NamedTuple):
-    """Log p-values (b,) of features, and those that each may have, increasing; None where these are many."""
-
-    log_pvalues: np.ndarray
-    attainable: Sequence[np.ndarray | None]
-
-
 def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> DiscreteLaws:
     """P-values of features with few outcomes and one response, from all outcomes or from a random sample.
 
     `rare`: whether few rows are outside the response's commonest cell.
     """
     out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
-    attainable: list[np.ndarray | None] = [None] * len(features)
+    gaps: list[np.ndarray | None] = [None] * len(features)
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
         labellings, most = log_arrangements(cells), math.log(MOST_ENUMERATED)
         tables = min(log_assignments(counts)[0], log_multisets(counts, cells)[0])
         if len(cells) == 2 and tables <= min(labellings, most):
-            out[place], attainable[place] = _over_tables(feature)
+            out[place], gaps[place] = _over_tables(feature)
         elif len(feature.counts) == 2 and log_multisets(cells[None, :], feature.counts)[0] <= most:
-            out[place], attainable[place] = _over_tables(feature.transposed)
+            out[place], gaps[place] = _over_tables(feature.transposed)
         else:
             (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
             for place, found in zip(some, law([features[place] for place in some], rng_seed), strict=True):
-                out[place], attainable[place] = found
-    return DiscreteLaws(out, attainable)
+                out[place], gaps[place] = found
+    return DiscreteLaws(out, gaps)
 
 
-_Law = tuple[float, np.ndarray | None]
-"""The log p-value of a feature, and those that it may have, increasing; None where these are many."""
-
-
-def _over_tables(feature: ViewedFeature) -> _Law:
+def _over_tables(feature: ViewedFeature) -> Law:
     """All tables of the values by two cells with the observed margins."""
     counts = feature.counts
     first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()))
     observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
     # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
     statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
-    return _log_tail(statistics, weight, feature.weights, observed)
+    return log_tail(statistics, weight, feature.weights, observed)
 
 
 @lru_cache(maxsize=16)
@@ -138,14 +120,14 @@ def _tables(counts: tuple[int, ...], drawn: int) -> tuple[np.ndarray, np.ndarray
     return first.astype(float), np.exp(log_weight - log_choose(np.array(sum(counts)), np.array(drawn)))
 
 
-def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[_Law]:
+def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[Law]:
     """All choices of the rows outside the commonest cell of the response, or drawn ones that all features share."""
     cells = features[0].joint.sum(axis=0).astype(int)
     rows, places, drawn = _labellings(tuple(cells.tolist()), draws, rng_seed)
     differences = [target[:, places] - target[:, [cells.argmax()]] for target in features[0].targets]
     statistics = np.empty((len(differences), len(rows) + drawn))
     shared: dict[tuple[int, int], np.ndarray] = {}  # statistics of views that several features or pairs have
-    out: list[_Law] = []
+    out: list[Law] = []
     for feature in features:
         codes = np.repeat(np.arange(len(feature.counts)), feature.counts)[rows]
         observed = np.empty(len(differences))
@@ -159,7 +141,7 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
             statistics[:, 0] = observed
         log_pvalue = log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed)
         log_pvalue = max(log_pvalue, feature.log_probability)
-        out.append((log_pvalue, _attainable(statistics, feature.weights, log_pvalue if drawn else None)))
+        out.append((log_pvalue, equal_outcomes(statistics, feature.weights, drawn)))
     if drawn and draws < _DEEP:
         least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
         small = (np.array([p for p, _ in out]) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
@@ -175,10 +157,11 @@ def permuted_laws(features: Sequence[ViewedFeature], rng_seed: int) -> DiscreteL
     directions = max(len(factor) for feature in features for factor in feature.factors)
     step = max(1, _TOGETHER // (directions * int(features[0].counts.sum())))
     parts = (features[start : start + step] for start in range(0, len(features), step))
-    return DiscreteLaws(np.concatenate([_over_permutations(part, rng_seed) for part in parts]), [None] * len(features))
+    log_pvalues, gaps = zip(*(law for part in parts for law in _over_permutations(part, rng_seed)), strict=True)
+    return DiscreteLaws(np.array(log_pvalues), gaps)
 
 
-def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
+def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> list[Law]:
     cells, targets = features[0].joint.sum(axis=0).astype(int), features[0].targets
     n = int(cells.sum())
     draws, step = min(_DRAWN, _PERMUTED // n), max(1, _NUMBERS // n)
@@ -195,7 +178,10 @@ def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.n
     # than the rows. Otherwise T may be beyond all draws and below its mean, where that law is far from the truth.
     tails = [one.log_tails if n <= draws else None for one in features]
     found = zip(features, tails, statistics, strict=True)
-    return np.array([max(log_share(drawn, one.weights, tail), one.log_probability) for one, tail, drawn in found])
+    return [
+        (max(log_share(drawn, one.weights, tail), one.log_probability), equal_outcomes(drawn, one.weights, True))
+        for one, tail, drawn in found
+    ]
 
 
 def reordered_statistics(
@@ -300,49 +286,7 @@ def arrangements(cells: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def _attainable(statistics: np.ndarray, shares: np.ndarray, log_pvalue: float | None) -> np.ndarray | None:
-    """Log p-values of equally probable outcomes (pairs, N), increasing; None where these are many.
-
-    Where outcomes are drawn, the first is the observed one and has this p-value, which few draws do not give.
-    """
-    # One number for each outcome, by which equal ones are found.
-    scales = np.maximum(statistics.max(axis=1), 1e-300) / np.sqrt(np.arange(2.0, len(statistics) + 2.0))
-    number = (1.0 / scales) @ statistics
-    if (np.diff(np.sort(number[:_CHECKED])) > _EQUAL).sum() >= _FEW_PVALUES:
-        return None
-    order = np.argsort(number)
-    last = np.flatnonzero(np.append(np.diff(number[order]) > _EQUAL, True))
-    weight = np.diff(last, prepend=-1) / len(number)
-    observed = int(np.searchsorted(number[order[last]], number[0] - _EQUAL))
-    own, found = _log_tail(statistics[:, order[last]], weight, shares, observed)
-    if found is None or log_pvalue is None:
-        return found
-    return np.sort(np.where(np.abs(found - own) < _EQUAL, log_pvalue, found))
-
-
-def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> _Law:
-    """Log probability of outcomes whose smallest weighted p-value is at most the observed one's; and of all of them."""
-    smallest = np.full(len(weight), np.inf)
-    for statistic, share in zip(statistics, shares, strict=True):
-        smallest = np.minimum(smallest, _tails(statistic, weight) / share)
-    order = np.argsort(smallest)
-    ends = np.append(smallest[order[1:]] > smallest[order[:-1]] * (1.0 + _EQUAL), True)
-    attainable = np.log(np.minimum(np.cumsum(weight[order])[ends], 1.0)) if ends.sum() <= _FEW_PVALUES else None
-    return float(np.log(min(weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum(), 1.0))), attainable
-
-
-def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """For each outcome, the probability of a statistic at least as large; equal ones count together."""
-    order = np.argsort(-statistic)
-    ordered = statistic[order]
-    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
-    group = np.cumsum(np.append(False, ends[:-1]))
-    out = np.empty(len(statistic))
-    out[order] = np.cumsum(weight[order])[ends][group]
-    return out
-
-
-def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[_Law]:
+def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[Law]:
     """Sampled rows of the response for the rows of columns that differ from their commonest value."""
     cells = features[0].joint.sum(axis=0).astype(int)
     statistics = np.empty((len(features[0].targets), len(features), _DRAWN + 1))
@@ -362,11 +306,11 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[_Law]:
         upper = np.triu_indices(size)
         twice = np.where(upper[0] == upper[1], 1.0, 2.0)
         statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
-    out: list[_Law] = []
+    out: list[Law] = []
     for place, feature in enumerate(features):
         found = statistics[:, place]
         log_pvalue = max(log_share(found, feature.weights, feature.log_tails), feature.log_probability)
-        out.append((log_pvalue, _attainable(found, feature.weights, log_pvalue)))
+        out.append((log_pvalue, equal_outcomes(found, feature.weights, True)))
     return out
 
 
@@ -397,75 +341,3 @@ def distinct_integers(n: int, size: int, draws: int, rng: np.random.Generator) -
     while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(axis=1)).any():
         found[again] = rng.integers(n, size=(int(again.sum()), size))
     return found
-
-
-def log_share(
-    statistics: np.ndarray,
-    shares: np.ndarray,
-    log_tails: np.ndarray | None = None,
-    observed: np.ndarray | None = None,
-) -> float:
-    """As `_log_tail`, for outcomes (pairs, N) with equal probabilities; the first is the observed one by default.
-
-    With `log_tails` they are drawn: from the tail with enough draws to that without any, the continuous law takes over
-    in proportion to the missing draws.
-    """
-    count = statistics.shape[1]
-    observed = statistics[:, 0] if observed is None else observed
-    equal = _EQUAL * statistics.max(axis=1)
-    reached = (statistics >= (observed - equal)[:, None]).sum(axis=1)
-    # The outcomes that a pair may have in its tail if this is at most the smallest weighted one.
-    allowed = np.floor((reached / shares).min() * shares * (1.0 + _EQUAL)).astype(int)
-    extreme = np.zeros(count, dtype=bool)
-    for one, seen, tie, own, most in zip(statistics, observed, equal, reached, allowed, strict=True):
-        if most >= count:
-            return 0.0
-        bound = np.partition(one, count - 1 - most)[count - 1 - most] + tie
-        extreme |= one > bound
-        if own == most:
-            extreme |= one >= seen - tie
-    tail = int(extreme.sum())
-    if log_tails is None or tail >= _BEYOND:
-        return math.log(tail / count)
-    weight = np.full(count, 1.0 / count)
-    smallest = np.min([_tails(one, weight) / share for one, share in zip(statistics, shares, strict=True)], axis=0)
-    edge = np.partition(smallest, _BEYOND)[_BEYOND]
-    beyond = np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))
-    return float(beyond + (math.log(tail / count) - beyond) * (tail - 1) / (_BEYOND - 1))
-
-
-def fisher_laws(joint: np.ndarray) -> DiscreteLaws:
-    """P-values of b features with two values against a response with two: Fisher's exact tail.
-
-    There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
-    much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
-    """
-    own = joint.astype(int)
-    first = own.any(axis=2).argmax(axis=1)
-    cells = own[np.arange(len(own)), first]  # the rows of one value, by response
-    tables, which = np.unique(np.column_stack([cells.sum(axis=1), cells[:, 0]]), axis=0, return_inverse=True)
-    n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
-    tails = np.array([_hypergeometric_tail(n, drawn, *pair) for pair in tables.tolist()])
-    attainable = [_hypergeometric_tails(n, drawn, marked) for marked in tables[:, 0].tolist()]
-    return DiscreteLaws(tails[which.ravel()], [attainable[table] for table in which.ravel()])
-
-
-@lru_cache(maxsize=1024)
-def _hypergeometric_tails(n: int, drawn: int, marked: int) -> np.ndarray | None:
-    """The different values of `_hypergeometric_tail`, increasing; None where they are many."""
-    cells = range(max(0, drawn + marked - n), min(drawn, marked) + 1)
-    if len(cells) > _FEW_PVALUES:
-        return None
-    return np.unique([_hypergeometric_tail(n, drawn, marked, seen) for seen in cells])
-
-
-def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
-    """Log probability that a hypergeometric count deviates from its mean at least as much as `seen`."""
-    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
-    log_mass = (
-        log_choose(np.array(marked), cells)
-        + log_choose(np.array(n - marked), drawn - cells)
-        - log_choose(np.array(n), np.array(drawn))
-    )
-    mean = drawn * marked / n
-    return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))

@@ -330,13 +330,13 @@ class _Measuring:
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
         given = (few, self.seed, counted, fitted.unbounded)
-        score = target.relabellings.scores(statistics, scores, score, weights, *given)
+        score, gaps = target.relabellings.scores(statistics, scores, score, weights, *given)
         # Units count as their strata do; the covariance centres counted rows.
         if counted is None and len(target.strata.sizes) > 1:
             statistics = [one.weighted(np.sqrt(target.scale)) for one in statistics]
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         shared = (fitted.points, target.response, self.to_align, dtype)
-        return measured_features(features, statistics, score, winner, *shared)
+        return measured_features(features, statistics, score, winner, *shared)._replace(gaps=gaps)
 
 
 def _counted_statistic(

@@ -19,6 +19,13 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.estimators.null_laws.discrete_tails import (
+    Law,
+    equal_outcomes,
+    gaps_between,
+    log_share,
+    tails_of_deviations,
+)
 from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
     MOST_PERMUTED,
@@ -27,11 +34,11 @@ from kernsift.estimators.null_laws.discreteness import (
     carried_by_few_rows,
     few_products,
 )
-from kernsift.estimators.null_laws.enumeration import arrangements, distinct_integers, log_share, reordered_statistics
+from kernsift.estimators.null_laws.enumeration import arrangements, distinct_integers, reordered_statistics
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
-from kernsift.estimators.statistics import FittedStatistic
+from kernsift.estimators.statistics import DiscreteScores, FittedStatistic
 from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
@@ -92,10 +99,11 @@ def _diagonal_shares(factors: Array) -> np.ndarray:
     return np.asarray(squares / np.maximum(trace**2, 1e-300))
 
 
-def _enumerated(factors: Sequence[np.ndarray], relabelled: Sequence[np.ndarray], weights: np.ndarray) -> float:
-    """Log p-value of a feature with these factors (m, N), from the response (p, A, N) of all relabellings."""
+def _enumerated(factors: Sequence[np.ndarray], relabelled: Sequence[np.ndarray], weights: np.ndarray) -> Law:
+    """The law of a feature with these factors (m, N), from the response (p, A, N) of all relabellings."""
     crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
-    return log_share(np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed]), weights)
+    statistics = np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed])
+    return log_share(statistics, weights), equal_outcomes(statistics, weights, False)
 
 
 class Relabellings:
@@ -169,12 +177,12 @@ class Relabellings:
         seed: int,
         counted: StratifiedCounts | None = None,
         unbounded: bool = False,
-    ) -> np.ndarray:
+    ) -> DiscreteScores:
         """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs.
 
         `unbounded`: whether the kernel is, so that few units may dominate a feature.
         """
-        out, every = score.copy(), self._all
+        out, every = DiscreteScores(score.copy(), np.full(len(score), None)), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
         two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
         targets = [to_numpy(statistic.target.factor) for statistic in statistics]
@@ -211,7 +219,7 @@ class Relabellings:
             for place, drawn in zip(heavy, permuted, strict=True):
                 # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
                 tails = log_ndtr(-scores[:, place]) if len(self._kinds) < drawn.shape[1] else None
-                out[place] = score_of(np.array([min(log_share(drawn, weights, tails), -1e-15)]))[0]
+                out.put_one(place, (log_share(drawn, weights, tails), equal_outcomes(drawn, weights, True)))
         rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
         small = np.minimum(values.others, len(rare)) <= _RARE
         tried = small & small_pvalue & ~known & (not unbounded)
@@ -220,20 +228,20 @@ class Relabellings:
             factors = factors_of(place)
             log_tails = log_ndtr(-scores[:, place])
             if every is not None:
-                log_pvalue = _enumerated(factors, relabelled, weights)
+                law = _enumerated(factors, relabelled, weights)
             elif two_classes[place]:
-                log_pvalue = self._hypergeometric(values.differing(place))
+                law = self._hypergeometric(values.differing(place))
             elif fewer[place]:
                 units, own = self._in_strata(varying[place])
                 some = [target[:, units][:, own._all] for target in targets]
-                log_pvalue = _enumerated([factor[:, units] for factor in factors], some, weights)
+                law = _enumerated([factor[:, units] for factor in factors], some, weights)
             elif tried[place] and len(rare) < values.others[place]:
-                log_pvalue = self._drawn(rare, targets, factors, weights, log_tails, seed)
+                law = self._drawn(rare, targets, factors, weights, log_tails, seed)
             else:
                 others = np.flatnonzero(values.differing(place))
-                log_pvalue = self._drawn(others, factors, targets, weights, log_tails, seed)
-            if np.isfinite(log_pvalue):
-                out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
+                law = self._drawn(others, factors, targets, weights, log_tails, seed)
+            if np.isfinite(law[0]):
+                out.put_one(place, law)
         return out
 
     def _varying(self, statistics: Sequence[FittedStatistic], places: np.ndarray) -> np.ndarray:
@@ -248,8 +256,8 @@ class Relabellings:
         strata = Strata(self._strata.order[units], self._strata.sizes[some])
         return units, Relabellings(self._kinds[units], strata, self._symmetric)
 
-    def _hypergeometric(self, marked: np.ndarray) -> float:
-        """Log of the chance that the marked units with the second label deviate as much from their mean number."""
+    def _hypergeometric(self, marked: np.ndarray) -> Law:
+        """The law of the deviation of the number of marked units with the second label from its mean."""
         from scipy.stats import hypergeom  # takes half a second to import
 
         law, first = np.ones(1), 0
@@ -263,9 +271,10 @@ class Relabellings:
                 first += int(k)
         cells = first + np.arange(len(law))
         mean = float((in_stratum * self._table[:, 1] / self._strata.sizes).sum())
-        seen = float(marked[self._kinds == 1].sum())
+        seen = int(marked[self._kinds == 1].sum()) - first
         with np.errstate(divide="ignore"):
-            return float(np.log(law[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)].sum()))
+            log_tails, tails = tails_of_deviations(np.abs(cells - mean), np.log(law))
+        return float(log_tails[seen]), gaps_between(tails)
 
     def _drawn(
         self,
@@ -275,7 +284,7 @@ class Relabellings:
         weights: np.ndarray,
         log_tails: np.ndarray,
         seed: int,
-    ) -> float:
+    ) -> Law:
         """Units that differ from the commonest value get responses of units drawn from their strata.
 
         Or the other way round: units with a rare response get values, with `factors` and `targets` exchanged.
@@ -288,7 +297,7 @@ class Relabellings:
             for part in slices(0, len(rows), max(1, _AT_ONCE // (len(target) * len(others)))):
                 cross = np.einsum("mk,pak->amp", own, target[:, rows[part]], optimize=True)
                 out[part] = (cross * cross).sum(axis=(1, 2))
-        return log_share(found, weights, log_tails)
+        return log_share(found, weights, log_tails), equal_outcomes(found, weights, True)
 
     def _orders(self, seed: int) -> Iterator[np.ndarray]:
         """Parts (draws, N) of units permuted within strata, the observed order first."""

@@ -1,0 +1,191 @@
+"""Tails of laws with few outcomes: p-values, and the intervals of p-values that a feature cannot have.
+
+Where a score is selected, its law is truncated. The normal mass above a cut is the probability of selection where a
+feature can have nearly any p-value; where it cannot, as a column with few nonzero rows, of which most outcomes have
+none in the smaller sample, the probability is that of its outcomes above the cut (`kernsift.inference.lines`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.estimators.null_laws.discreteness import log_choose
+from kernsift.estimators.null_laws.permutation_law import score_of
+
+# Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
+_BEYOND = 20
+# Statistics that differ by less than this share of the largest are equal.
+_EQUAL = 1e-9
+# Outcomes that are looked through first: the law is continuous if fewer of them than the second number are equal. So
+# many equal ones of drawn outcomes have a probability of their own.
+_CHECKED, _FEWEST = 2**9, 4
+# Neighbouring log p-values with a smaller difference are as those of a continuous law.
+_GAP = 0.05
+
+
+class DiscreteLaws(NamedTuple):
+    """Log p-values (b,) of features, and the gaps between those that each may have; None where there are none.
+
+    Gaps (g, 2) are increasing intervals. The lower end is a log p-value that the feature can have, or -inf below the
+    smallest one, and the upper end is the next one that it can have.
+    """
+
+    log_pvalues: np.ndarray
+    gaps: Sequence[np.ndarray | None]
+
+
+Law = tuple[float, np.ndarray | None]
+"""The log p-value of a feature, and the gaps as in `DiscreteLaws`."""
+
+
+def discrete_score(log_pvalues: np.ndarray) -> np.ndarray:
+    """Normal scores; p-values that are 1 but for rounding, as of many tied features, have the same one."""
+    return score_of(np.where(log_pvalues > -_EQUAL, -1e-15, log_pvalues))
+
+
+def log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> Law:
+    """The law of the smallest weighted p-value of statistics (pairs, N), for outcomes with probabilities `weight`."""
+    smallest = _smallest(statistics, weight, shares)
+    tail = weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum()
+    return float(np.log(min(tail, 1.0))), _gaps(smallest, weight)
+
+
+def equal_outcomes(statistics: np.ndarray, shares: np.ndarray, drawn: bool) -> np.ndarray | None:
+    """The gaps between log p-values of equally probable outcomes (pairs, N); None where few of these are equal."""
+    # One number for each outcome, by which equal ones are found.
+    scales = np.maximum(statistics.max(axis=1), 1e-300) / np.sqrt(np.arange(2.0, len(statistics) + 2.0))
+    number = (1.0 / scales) @ statistics
+    first = np.sort(number[:_CHECKED])
+    if len(number) > _CHECKED and (first[_FEWEST - 1 :] - first[: 1 - _FEWEST] > _EQUAL).all():
+        return None
+    order = np.argsort(number)
+    last = np.flatnonzero(np.append(np.diff(number[order]) > _EQUAL, True))
+    weight = np.diff(last, prepend=-1) / len(number)
+    smallest = _smallest(statistics[:, order[last]], weight, shares)
+    return _gaps(smallest, weight, (_FEWEST - 0.5) / len(number) if drawn else 0.0)
+
+
+def _gaps(smallest: np.ndarray, weight: np.ndarray, least: float = 0.0) -> np.ndarray | None:
+    """The gaps between tails of outcomes with these p-values (N,) and probabilities; `least` as in `gaps_between`."""
+    order = np.argsort(smallest)
+    ends = np.append(smallest[order[1:]] > smallest[order[:-1]] * (1.0 + _EQUAL), True)
+    return gaps_between(np.cumsum(weight[order])[ends], least)
+
+
+def gaps_between(tails: np.ndarray, least: float = 0.0) -> np.ndarray | None:
+    """Gaps between tails (N,), which increase to 1, before those that exceed the tail before by at least `least`.
+
+    >>> gaps_between(np.array([0.01, 0.0101, 1.0])).round(2)
+    array([[ -inf, -4.61],
+           [-4.6 ,  0.  ]])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # tails may underflow
+        logs = np.log(np.minimum(np.append(0.0, tails / tails[-1]), 1.0))
+        apart = (np.diff(logs) > _GAP) & (np.diff(tails, prepend=0.0) >= least)
+    return np.column_stack([logs[:-1][apart], logs[1:][apart]]) if apart.any() else None
+
+
+def _smallest(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """(N,) the smallest weighted p-value of each outcome of the statistics (pairs, N)."""
+    found = [_tails(one, weight) / share for one, share in zip(statistics, shares, strict=True)]
+    return np.asarray(np.min(found, axis=0))
+
+
+def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """For each outcome, the probability of a statistic at least as large; equal ones count together."""
+    order = np.argsort(-statistic)
+    ordered = statistic[order]
+    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
+    group = np.cumsum(np.append(False, ends[:-1]))
+    out = np.empty(len(statistic))
+    out[order] = np.cumsum(weight[order])[ends][group]
+    return out
+
+
+def log_share(
+    statistics: np.ndarray,
+    shares: np.ndarray,
+    log_tails: np.ndarray | None = None,
+    observed: np.ndarray | None = None,
+) -> float:
+    """As `log_tail`, for outcomes (pairs, N) with equal probabilities; the first is the observed one by default.
+
+    With `log_tails` they are drawn: from the tail with enough draws to that without any, the continuous law takes over
+    in proportion to the missing draws.
+    """
+    count = statistics.shape[1]
+    observed = statistics[:, 0] if observed is None else observed
+    equal = _EQUAL * statistics.max(axis=1)
+    reached = (statistics >= (observed - equal)[:, None]).sum(axis=1)
+    # The outcomes that a pair may have in its tail if this is at most the smallest weighted one.
+    allowed = np.floor((reached / shares).min() * shares * (1.0 + _EQUAL)).astype(int)
+    extreme = np.zeros(count, dtype=bool)
+    for one, seen, tie, own, most in zip(statistics, observed, equal, reached, allowed, strict=True):
+        if most >= count:
+            return 0.0
+        bound = np.partition(one, count - 1 - most)[count - 1 - most] + tie
+        extreme |= one > bound
+        if own == most:
+            extreme |= one >= seen - tie
+    tail = int(extreme.sum())
+    if log_tails is None or tail >= _BEYOND:
+        return math.log(tail / count)
+    weight = np.full(count, 1.0 / count)
+    smallest = _smallest(statistics, weight, shares)
+    edge = np.partition(smallest, _BEYOND)[_BEYOND]
+    beyond = np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))
+    return float(beyond + (math.log(tail / count) - beyond) * (tail - 1) / (_BEYOND - 1))
+
+
+def fisher_laws(joint: np.ndarray) -> DiscreteLaws:
+    """P-values of b features with two values against a response with two: Fisher's exact tail.
+
+    There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
+    much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
+    """
+    own = joint.astype(int)
+    first = own.any(axis=2).argmax(axis=1)
+    cells = own[np.arange(len(own)), first]  # the rows of one value, by response
+    n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
+    marked, which = np.unique(cells.sum(axis=1), return_inverse=True)
+    laws = [_hypergeometric(n, drawn, rows) for rows in marked.tolist()]
+    found = zip(which.ravel().tolist(), cells[:, 0].tolist(), strict=True)
+    tails = np.array([laws[law].log_tails[seen - laws[law].lowest] for law, seen in found])
+    return DiscreteLaws(tails, [laws[law].gaps for law in which.ravel()])
+
+
+class _Hypergeometric(NamedTuple):
+    """For each value from `lowest` on the log probability that one deviates as much from the mean, and the gaps."""
+
+    lowest: int
+    log_tails: np.ndarray
+    gaps: np.ndarray | None
+
+
+@lru_cache(maxsize=1024)
+def _hypergeometric(n: int, drawn: int, marked: int) -> _Hypergeometric:
+    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
+    log_mass = (
+        log_choose(np.array(marked), cells)
+        + log_choose(np.array(n - marked), drawn - cells)
+        - log_choose(np.array(n), np.array(drawn))
+    )
+    mean = drawn * marked / n
+    log_tails, tails = tails_of_deviations(np.abs(cells - mean), log_mass)
+    return _Hypergeometric(int(cells[0]), log_tails, gaps_between(tails))
+
+
+def tails_of_deviations(deviations: np.ndarray, log_mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) log probabilities of deviations at least as large as each of these, and the different tails, increasing."""
+    order = np.argsort(-deviations)
+    ordered = deviations[order]
+    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * ordered[0], True)
+    tails = np.minimum(np.logaddexp.accumulate(log_mass[order])[ends], 0.0)
+    log_tails = np.empty(len(order))
+    log_tails[order] = tails[np.cumsum(np.append(False, ends[:-1]))]
+    return log_tails, np.exp(tails)
