@@ -83,33 +83,33 @@ def compare(
     client: Any = None,
     memory: int | str | None = None,
 ) -> Result:
-    """Which features are distributed differently in two samples?
+    """Test which features are distributed differently in two samples.
 
-    Tests every feature by its maximum mean discrepancy (MMD) and corrects over all of them. With `k` or `threshold` it
-    lists only the best features, and gives each of these a p-value, an effect size and an interval that are valid
-    although the same data chose it.
+    Every feature is tested by its maximum mean discrepancy (MMD), with a correction for the number of features. With
+    `k` or `threshold` only the features with the largest scores are listed; their p-values, effect sizes and intervals
+    are valid although the same data selected them.
 
     Parameters
     ----------
-    X, Y : table
-        Two samples with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
-        differ. Strings and categoricals are compared for equality. AnnData objects are read as the table of their
+    X, Y : array-like, sparse matrix, data frame, AnnData or path
+        Two samples with the same columns; row counts may differ. Data frames are those of pandas, polars, pyarrow and
+        others; strings and categoricals are compared for equality. AnnData objects are read as the table of their
         variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
         .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
         in pieces.
-    by : str or array, optional
+    by : str or array-like, optional
         The column of X that tells the samples apart, where X holds both and Y is left out: a name (for AnnData one of
         `obs`), or one value for each row. It is not a feature.
-    group : optional
+    group : scalar, optional
         The value of `by` whose rows are compared with the others, or with `reference`; needed where there are more
         than two.
-    reference : optional
+    reference : scalar, optional
         The value of `by` whose rows `group` is compared with.
     k : int or float, optional
-        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
-        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
-        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
-        selective p-value is large, whatever the unconditional one is.
+        Number of features to list, those with the largest scores, or their fraction of all features; by default every
+        feature is listed. P-values, effect sizes and intervals are then conditional on the selection. No more features
+        are found, as `correction` counts all of them in any case, and each listed feature loses power: close to the
+        cut a selective p-value is large, whatever the unconditional one is.
     threshold : float, optional
         Instead of `k`: list every feature whose score is at least this many standard deviations.
     estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
@@ -136,56 +136,57 @@ def compare(
         The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
         some are listed; "selected", the selective p-values of the short list.
     confidence_level : float, default 0.95
-        Of the intervals.
+        Level of the confidence intervals.
     groups : dict of str to list, optional
         Columns that form one feature, as {name: columns}.
     kinds : dict of str to {"number", "category", "drop"}, optional
-        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
-        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
-        that is named here is not left out as an identifier.
+        Kinds of columns, which are given by name or with * and ?: "number" reads text such as "$1,037.72", "37%" or
+        "2020-12-31" as numbers and other text as missing; "category" compares values for equality; "drop" leaves the
+        column out. A column that is named here is not left out as an identifier.
     layer : str, optional
         The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
     missing : {"column", "value", "drop", "error"}, default "column"
-        What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
+        How missing values are treated: "column" tests each feature on the rows that have it; "value" takes a missing
         value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
-        with a missing value in any feature; "error" refuses them.
-    strata : str, list of str or array, optional
-        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
-        leave the features, or values for each row; for two tables a pair of arrays.
-    paired : bool, str or array, optional
+        with a missing value in any feature; "error" raises an error.
+    strata : str, list of str or array-like, optional
+        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which are
+        then no features, or values for each row; for two tables a pair of arrays.
+    paired : bool, str or array-like, optional
         True where row i of X and row i of Y are a pair, such as before and after; or the column that names pairs, each
         of which has one row in each sample.
-    unit : str, list of str or array, optional
+    unit : str, list of str or array-like, optional
         The rows of a unit, such as the cells of a donor, move together, and the sample belongs to the unit: the column
         that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable
         within strata.
-    given : str, list of str, array or table, optional
-        Confounders such as age, sex and site: is a feature distributed differently beyond what they explain? Names of
-        columns, which then leave the features, or values for each row, for two tables a pair of these; numbers and
-        categories, missing values allowed. Needs the estimator "complete".
+    given : str, list of str, array-like or data frame, optional
+        Confounders such as age, sex and site: the test is whether a feature is distributed differently beyond what
+        they explain. Names of columns, which are then no features, or values for each row, for two tables a pair of
+        these; numbers and categories, missing values allowed. Needs the estimator "complete".
     given_model : scikit-learn regressor, optional
         A second regression on `given`, cross-fitted over five folds; for each direction of a kernel it replaces the
         built-in one where its error is smaller.
     distinct : bool, default False
-        Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
-        marked before them. Of features that measure one cause, each with its own noise, several are.
-    random_state : int or Generator, optional
+        Whether to mark in `Result.distinct` the discoveries that are significant given the marked ones with stronger
+        evidence. Several features that measure one cause, each with its own noise, may all be marked.
+    random_state : int or numpy.random.Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
-        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        Number of threads; by default as many as BLAS may use (`OMP_NUM_THREADS` and the limits of joblib, Dask and
         threadpoolctl count), -1 for all cores. Results do not depend on it.
     progress : bool, default False
-        Whether to show a bar for each stage that takes longer than two seconds.
+        Whether to show a progress bar for each stage that takes longer than two seconds.
     client : distributed.Client, optional
-        Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
-        default. Results do not depend on it.
+        Client of a Dask cluster whose workers score the features; where X is a Dask collection, the current client is
+        the default. Results do not depend on it.
     memory : int or str, optional
-        The memory that tables which are read in pieces may use: "1GB", "50%" of the machine's, or bytes; by default a
-        quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
+        The memory that tables which are read in pieces may use, such as "1GB", "50%" of the machine's or a number of
+        bytes; by default a quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
 
     Returns
     -------
     Result
+        What was tested and found; it prints as a table.
 
     Examples
     --------
@@ -289,44 +290,46 @@ def relate(
     client: Any = None,
     memory: int | str | None = None,
 ) -> Result:
-    """Which features depend on a response?
+    """Test which features depend on a response.
 
-    Tests every feature by its Hilbert-Schmidt independence criterion (HSIC) with the response and corrects over all of
-    them. With `k` or `threshold` it lists only the best features, and gives each of these a p-value, an effect size and
-    an interval that are valid although the same data chose it.
+    Every feature is tested by its Hilbert-Schmidt independence criterion (HSIC) with the response, with a correction
+    for the number of features. With `k` or `threshold` only the features with the largest scores are listed; their
+    p-values, effect sizes and intervals are valid although the same data selected them.
 
     Parameters
     ----------
-    X : table
+    X : array-like, sparse matrix, data frame, AnnData or path
         The features; see `compare`.
-    y : array, column, table or str
+    y : array-like, data frame, str or tuple
         The response: numbers, categories, several columns, or the name (or names) of columns of X. A censored response
         is a tuple of a time and an event (names or columns), or a structured array as scikit-survival has them.
-    response : {"auto", "category", "numeric", "censored"}, default "auto"
-        "auto" takes text, categoricals, truth values, and numbers with two values or up to ten whole ones as classes,
-        and other numbers as numbers; "category" and "numeric" read it as that.
-    k, threshold, test, kernel : optional
+    k, threshold : optional
         As in `compare`.
     estimator : {"complete", "cross", "incomplete", "block"} or Incomplete or Block, default "complete"
         How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+    test, kernel : optional
+        As in `compare`.
     bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
         As in `compare`. A number is the bandwidth of the features; the response then has its median distance.
+    response : {"auto", "category", "numeric", "censored"}, default "auto"
+        How the response is read. "auto" takes text, categoricals, truth values, numbers with two values, and whole
+        numbers with up to ten values as classes, and other numbers as numbers.
     alpha, correction, family, confidence_level : optional
         As in `compare`.
     groups, kinds, layer, missing : optional
         As in `compare`. Rows without a response are left out.
-    strata : str, list of str or array, optional
-        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
-        leave the features, or values for each row.
-    paired : str or array, optional
+    strata : str, list of str or array-like, optional
+        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which are
+        then no features, or values for each row.
+    paired : str or array-like, optional
         The column that names pairs of rows within which the response may be exchanged.
-    unit : str, list of str or array, optional
+    unit : str, list of str or array-like, optional
         The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the
         column that names it, or values for each row. With `strata`, units are exchangeable within strata.
-    given : str, list of str, array or table, optional
-        Confounders such as age, sex and site: is a feature related to the response beyond what they explain? Names of
-        columns, which then leave the features, or values for each row; numbers and categories, missing values
-        allowed. Needs the estimator "complete".
+    given : str, list of str, array-like or data frame, optional
+        Confounders such as age, sex and site: the test is whether a feature depends on the response beyond what they
+        explain. Names of columns, which are then no features, or values for each row; numbers and categories, missing
+        values allowed. Needs the estimator "complete".
     given_model, distinct : optional
         As in `compare`.
     random_state, n_jobs, progress, client, memory : optional
@@ -335,6 +338,7 @@ def relate(
     Returns
     -------
     Result
+        What was tested and found; it prints as a table.
 
     Examples
     --------
@@ -428,16 +432,16 @@ def screen(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> Result:
-    """Which whole data sets deviate from a reference (the paper, section 5.3)?
+    """Test which whole data sets deviate from a reference (the paper, section 5.3).
 
     Each candidate is one feature: all its columns together are compared with those of the reference. Every candidate is
-    tested, and the correction is over all of them; `k` and `threshold` list the best, as in `compare`.
+    tested, with a correction for their number; `k` and `threshold` list the best, as in `compare`.
 
     Parameters
     ----------
-    reference : table
-        The data set to compare with.
-    candidates : dict of str to table
+    reference : array-like, data frame or path
+        The data set to compare with; see `compare`.
+    candidates : dict of str to array-like, data frame or path
         Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
         number of rows of each candidate, that of the smallest.
     k, threshold, estimator, test, kernel, bandwidth : optional
@@ -446,13 +450,14 @@ def screen(
     alpha, correction, family, confidence_level : optional
         As in `compare`, over all candidates.
     missing : {"column", "drop", "error"}, default "column"
-        "column" and "drop" leave out rows with a missing value, as a data set is one feature; "error" refuses them.
+        "column" and "drop" leave out rows with a missing value, as a data set is one feature; "error" raises an error.
     kinds, layer, random_state, n_jobs, progress : optional
         As in `compare`.
 
     Returns
     -------
     Result
+        What was tested and found; it prints as a table.
 
     Examples
     --------
@@ -485,24 +490,27 @@ def topk_pvalues(
     *,
     random_state: Seed = None,
 ) -> TopKPvalues:
-    """Selective p-values for scores of your own: are the k largest of these really above zero?
+    """Compute selective p-values of the k largest of some scores.
 
     Parameters
     ----------
     estimate : array of shape (d,)
-        Scores, normal with mean 0 under the null; large means a deviation.
+        Scores, which are normal with mean 0 under the null hypothesis; large values are evidence against it.
     cov : array of shape (d, d) or (d,)
-        Covariance of the scores under the null, or variances of independent ones.
-    k : int or float or None
+        Covariance of the scores under the null hypothesis, or the variances of independent scores.
+    k : int, float or None
         How many to select: a number, a fraction, or None for all. Scores without variance are selected last.
     test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
         What p-values are conditional on; see `compare`.
-    random_state : int or Generator, optional
+    random_state : int or numpy.random.Generator, optional
         Seed or generator, which only the multiscale test uses.
 
     Returns
     -------
-    TopKPvalues : `selected` (positions, best first) and `pvalues`.
+    selected : ndarray of int
+        Positions of the selected scores, best first.
+    pvalues : ndarray of float
+        Their selective p-values.
 
     Examples
     --------

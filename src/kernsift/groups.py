@@ -57,18 +57,20 @@ def compare_groups(
     memory: int | str | None = None,
     backend: str = "pandas",
 ) -> Any:
-    """Which features differ between each group and the rest?
+    """Test which features differ between each group and the rest.
 
-    Runs `compare` for every value of `by`, and corrects over all features of all groups together.
+    Runs `compare` for every value of `by`, with one correction for the number of features of all groups together.
 
     Parameters
     ----------
-    X : table
+    X : array-like, sparse matrix, data frame, AnnData or path
         One table, which holds all groups; see `compare`.
-    by : str or array
+    by : str or array-like
         The column that tells the groups apart: a name (for AnnData one of `obs`), or one value for each row.
-    reference : optional
+    reference : scalar, optional
         The value of `by` that each other group is compared with; by default each group is compared with all others.
+    k, threshold, estimator, test, kernel, bandwidth : optional
+        As in `compare`, for each group.
     alpha : float, default 0.05
         The error rate that `correction` controls.
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
@@ -76,23 +78,21 @@ def compare_groups(
     intervals : bool, default False
         Whether to compute confidence intervals of the effects. Of the discoveries' intervals, at most a share
         1 - `confidence_level` misses the true effect on average (false coverage rate).
-    backend : {"pandas", "polars", "pyarrow"}, default "pandas"
-        The library of the data frame.
-    k, threshold, estimator, test, kernel, bandwidth, confidence_level : optional
-        As in `compare`, for each group.
-    groups, kinds, layer, missing : optional
+    confidence_level, groups, kinds, layer, missing : optional
         As in `compare`.
     strata, paired, unit, given, given_model : optional
         As in `compare`. Where units have rows in several groups, such as donors with cells of several types, they are
         `strata`.
     random_state, n_jobs, progress, client, memory : optional
         As in `compare`.
+    backend : {"pandas", "polars", "pyarrow"}, default "pandas"
+        The library of the data frame.
 
     Returns
     -------
     data frame
         A row for each listed feature of each group, with the group in the first column and the columns of
-        `Result.to_frame` behind it. Medians, descriptions and intervals are those of the 1000 features with the
+        `Result.to_frame` after it. Medians, descriptions and intervals are those of the 1000 features with the
         strongest evidence over all groups, as each takes some milliseconds. A frame of pandas has the notes of all
         comparisons in `attrs["notes"]`.
 

@@ -206,7 +206,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return {name: value for name, value in given.items() if name not in ("keep", "response")}
 
     def transform(self, X: Any) -> Any:
-        """The columns of `X` that are selected."""
+        """Reduce `X` to the selected columns, after the test of rows that `partial_fit` collected."""
         try:
             return super().transform(X)
         except np.exceptions.DTypePromotionError:
@@ -248,19 +248,19 @@ class SelectMMD(_KernelSelector):
     groups : dict of str to list, optional
         Columns that form one feature; they are kept or left out together.
     kinds : dict of str to {"number", "category", "drop"}, optional
-        What columns are, as in `kernsift.compare`; dropped columns are not selected.
+        Kinds of columns, as in `kernsift.compare`; dropped columns are not selected.
     missing : {"column", "value", "drop", "error"}, default "column"
-        What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
+        How missing values are treated, as in `kernsift.compare`. `transform` keeps every row.
     given_model : scikit-learn regressor, optional
         A second regression on the confounders that `fit` is given; see `kernsift.relate`.
     distinct : bool, default False
-        Whether to keep of the discoveries only those that are significant given the kept ones before them.
+        Whether to keep only the discoveries that are significant given the kept ones with stronger evidence.
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
-        Threads; None for as many as BLAS may use here, -1 for all cores.
+        Number of threads; by default as many as BLAS may use, -1 for all cores.
     progress : bool, default False
-        Whether to show a bar for each stage that takes longer than two seconds.
+        Whether to show a progress bar for each stage that takes longer than two seconds.
 
     Attributes
     ----------
@@ -323,13 +323,13 @@ class SelectHSIC(_KernelSelector):
 
     Parameters
     ----------
-    response : {"auto", "category", "numeric", "censored"}, default "auto"
-        How y is read; see `kernsift.relate`. A structured array of events and times, as scikit-survival has it, is a
-        censored response.
     k, keep, threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
         As in `SelectMMD`.
     groups, kinds, missing, given_model, distinct, random_state, n_jobs, progress : optional
         As in `SelectMMD`.
+    response : {"auto", "category", "numeric", "censored"}, default "auto"
+        How y is read; see `kernsift.relate`. A structured array of events and times, as scikit-survival has it, is a
+        censored response.
 
     Attributes
     ----------
