@@ -126,7 +126,7 @@ def main(given: Sequence[str] | None = None) -> None:
     from speed_parts import Plan
 
     plan = Plan(
-        lambda task: measure.in_child(Path(__file__), task),
+        lambda task: measure.run_in_child(Path(__file__), task),
         budget=1.5 if options.quick else 6.0,
         seeds=25 if options.quick else 100,
         patience=options.patience,

@@ -82,7 +82,7 @@ def _numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def yardstick() -> None:
-    """A million exp in cache and a sort of 131,072 numbers, on one thread: what the library's time goes into."""
+    """A million exp in cache and a sort of 131,072 numbers on one thread, the operations that take most of the time."""
     exponents, out, unsorted = _numbers()
     for _ in range(2**20 // CACHED):
         np.exp(exponents, out=out)
@@ -135,7 +135,7 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
-def forget_peak() -> float:
+def reset_peak_memory() -> float:
     """Start counting the peak anew where the system can; returns the MB from which it counts."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
@@ -153,7 +153,7 @@ def _status(field: str) -> float | None:
 # --- child processes --------------------------------------------------------------------------------------------------
 
 
-def in_child(script: Path, task: Mapping[str, Any]) -> dict[str, Any]:
+def run_in_child(script: Path, task: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of a fresh process to a task, both as JSON: it gets the task after `--child` and prints the answer."""
     command = [sys.executable, str(script), "--child", json.dumps(task)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -33,7 +33,6 @@ from shapes import ROWS, SHAPES
 
 from kernsift import Incomplete, compare, relate
 from kernsift.experiments.studies import read_rows, run_tasks, write_rows
-from kernsift.result import Result
 
 FOLDER = DOCS / "power"
 ALPHA = 0.05
@@ -46,16 +45,9 @@ _QUICK = 10
 _LEVEL_ROWS = 200
 
 
-# --- the library's calls ----------------------------------------------------------------------------------------------
+# --- one trial of the parts on multiple testing -----------------------------------------------------------------------
 
-
-def call(problem: Problem, data: tuple[np.ndarray, np.ndarray], seed: int, **settings: Any) -> Result:
-    if problem.question == "compare":
-        return compare(*data, random_state=seed, **settings)
-    return relate(*data, response="category", random_state=seed, **settings)
-
-
-BH_METHODS: Mapping[str, Mapping[str, Any]] = {
+BH_METHODS: Mapping[str, dict[str, Any]] = {
     "kernsift, k=None": {"k": None},
     "kernsift, k=30": {"k": 30},
     "kernsift, k=None, median bandwidth": {"k": None, "bandwidth": "median"},
@@ -63,41 +55,28 @@ BH_METHODS: Mapping[str, Mapping[str, Any]] = {
 }
 # The paper's test, with its one draw a row.
 _PAPER_PEER = "Multi (paper) + BH"
-_PAPER = {"k": 30, "test": "multiscale", "estimator": Incomplete(r=1.0), "bandwidth": "joint"}
-
-
-# --- one trial of each part -------------------------------------------------------------------------------------------
-
-
-def discoveries(chosen: np.ndarray, true: np.ndarray, seconds: float) -> dict[str, float]:
-    """Power over all true features, and the false discovery proportion."""
-    false = float((chosen & ~true).sum()) / max(int(chosen.sum()), 1)
-    return {"tpr": float(chosen[true].mean()), "fdr": false, "seconds": seconds}
+_PEERS = {peer.name: peer for peer in peers.PEERS}
+_PAPER: dict[str, Any] = {"k": 30, "test": "multiscale", "estimator": Incomplete(r=1.0), "bandwidth": "joint"}
 
 
 def bh_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, float]:
-    """What BH at 5% finds of all true features."""
-    data = problem.draw(rng)
+    """The share of all true features that a method finds with BH at 5%, its false discovery proportion and its time."""
+    peer = _PEERS.get(method)
+    data = problem.draw(rng) if peer is None else problem.labelled(rng)
     start = time.process_time()
-    result = call(problem, data, seed, alpha=ALPHA, correction="bh", **BH_METHODS.get(method, _PAPER))
+    if peer is None:
+        settings = BH_METHODS.get(method, _PAPER) | {"alpha": ALPHA, "correction": "bh", "random_state": seed}
+        if problem.question == "compare":
+            result = compare(*data, **settings)
+        else:
+            result = relate(*data, response="category", **settings)
+        chosen = np.isin(np.arange(len(problem.true)), result.selected[result.rejected])
+    else:
+        chosen = peer.choose(*data, seed)
     seconds = time.process_time() - start
-    chosen = np.zeros(len(problem.true), dtype=bool)
-    chosen[result.selected[result.rejected]] = True
-    return discoveries(chosen, problem.true, seconds)
+    false = float((chosen & ~problem.true).sum()) / max(int(chosen.sum()), 1)
+    return {"tpr": float(chosen[problem.true].mean()), "fdr": false, "seconds": seconds}
 
-
-def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, float]:
-    """The same of another package."""
-    if method == _PAPER_PEER:
-        return bh_trial(problem, method, rng, seed)
-    x, labels = problem.labelled(rng)
-    peer = {peer.name: peer for peer in peers.PEERS}[method]
-    start = time.process_time()
-    chosen = peer.choose(x, labels, seed)
-    return discoveries(chosen, problem.true, time.process_time() - start)
-
-
-_TRIAL = {"bh": bh_trial, "peers": peers_trial}
 
 # --- cells, and what is on record -------------------------------------------------------------------------------------
 
@@ -150,7 +129,7 @@ def one_trial(cell: Cell, trial: int) -> dict[str, float]:
     rng = np.random.default_rng(data)
     if cell.part == "real":
         return real_columns.found(cell.row, cell.method, rng)
-    return _TRIAL[cell.part](PROBLEMS[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
+    return bh_trial(PROBLEMS[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
 
 
 def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, float]]]:

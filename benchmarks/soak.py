@@ -3,8 +3,8 @@
     python benchmarks/soak.py --minutes 60
     python benchmarks/soak.py --minutes 2 --threads 8
 
-Questions of every kind, estimator and test go round, results are printed and turned into reports. Memory, threads and
-open files are read at even times. After a fifth of the time, which caches may fill, memory must show no trend beyond
+Calls cycle through all questions, estimators and tests; results are printed and made into reports. Memory, threads and
+open files are read at regular times. After a fifth of the time, which caches may fill, memory must show no trend beyond
 its noise, and the number of threads and files must not rise. With --threads the calls come from that many threads, and
 every answer is checked against the one a single thread got. The exit code is 1 if anything grows or differs.
 """

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import forget_peak, in_child, peak_memory
+from measure import peak_memory, reset_peak_memory, run_in_child
 from scipy import sparse
 
 SMALL, LARGE, DENSITY = (20_000, 5_000), (200_000, 20_000), 0.05
@@ -76,7 +76,7 @@ def write_h5ad(path: Path, matrix: sparse.csr_matrix, condition: np.ndarray) -> 
 
 def measured(call: Any) -> dict[str, float]:
     """Seconds and MB of a call, beyond what was there before and in all."""
-    before = forget_peak()
+    before = reset_peak_memory()
     start, processor = time.perf_counter(), time.process_time()
     call()
     seconds, own = time.perf_counter() - start, time.process_time() - processor
@@ -137,7 +137,7 @@ def main() -> None:
     found = {}
     for name in calls:
         try:
-            found[name] = in_child(Path(__file__), {"which": name, "path": str(path)})
+            found[name] = run_in_child(Path(__file__), {"which": name, "path": str(path)})
         except RuntimeError as error:
             print(f"{name}: {error}")
             continue

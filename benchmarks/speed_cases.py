@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from measure import Call, clock, forget_peak, peak_memory, yardstick
+from measure import Call, clock, peak_memory, reset_peak_memory, yardstick
 
 from kernsift import compare, relate
 from kernsift.data.inputs import as_pair, as_xy
@@ -41,7 +40,7 @@ class Case:
         return logistic(self.rows, self.features, self.dtype, self.response)
 
     def prepare(self, data: tuple[np.ndarray, np.ndarray] | None = None) -> Call:
-        """The call, with everything that is not to be timed done."""
+        """The call to be timed, after everything that is not timed."""
         one, two = self.data() if data is None else data
         if self.question in ("mmd", "hsic"):
             return _scores(self.question, one, two)
@@ -83,6 +82,11 @@ def _scores(question: str, one: np.ndarray, two: np.ndarray) -> Call:
     return call
 
 
+def without_numba() -> AbstractContextManager[Any]:
+    """A context in which NumPy computes everything, as where numba, the extra 'fast', is not installed."""
+    return patch.object(fused, "_for_host", lambda: None)
+
+
 # --- in a fresh process -----------------------------------------------------------------------------------------------
 
 
@@ -94,7 +98,7 @@ def one_call(case: Case) -> dict[str, Any]:
     call = case.prepare(data)
     yardstick()
     unit = clock(yardstick)
-    before = forget_peak()
+    before = reset_peak_memory()
     seconds = clock(call)
     beyond = peak_memory() - before
     return {
@@ -121,8 +125,8 @@ def growing(case: Case, axis: str, sizes: list[int], patience: float) -> dict[st
         call = replace(case, **{axis: size}).prepare(part)
         if number == 0:
             call()
-        before = forget_peak()
-        seconds.append(_usual(call))
+        before = reset_peak_memory()
+        seconds.append(_median_seconds(call))
         beyond = peak_memory() - before
     return {"seconds": seconds, "beyond_mb": beyond}
 
@@ -133,21 +137,21 @@ def _part(data: tuple[np.ndarray, np.ndarray], axis: str, size: int) -> tuple[np
     return data[0][:, :size].copy(), data[1][:, :size].copy() if data[1].ndim > 1 else data[1]
 
 
-def _usual(call: Call, budget: float = 2.0, most: int = 7) -> float:
-    """The median of as many calls as fit into two seconds, at least one."""
+def _median_seconds(call: Call) -> float:
+    """The median of at most seven calls that fit into two seconds, at least one."""
     times: list[float] = []
     start = time.perf_counter()
-    while not times or (len(times) < most and time.perf_counter() - start + times[-1] < budget):
+    while not times or (len(times) < 7 and time.perf_counter() - start + times[-1] < 2.0):
         times.append(clock(call))
     return float(np.median(times))
 
 
 def child(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the parent asks for."""
+    """Run a task of the parent process."""
     case = Case(**task["case"])
     if task["kind"] == "growth":
         return growing(case, task["axis"], task["sizes"], task["patience"])
-    with nullcontext() if task.get("compiled", True) else patch.object(fused, "_for_host", cache(lambda: None)):
+    with nullcontext() if task.get("compiled", True) else without_numba():
         return one_call(case)
 
 

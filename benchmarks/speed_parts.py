@@ -9,17 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import peers
 from measure import YARDSTICK, Call, Times, exp_in_cache, exp_in_memory, on_cores, slope, take_turns, wall_time
 from multiscale_error import REPLICATES, scatter
-from speed_cases import Case, Runner, task_of
+from speed_cases import Case, Runner, task_of, without_numba
 from speed_rows import LeftOut, Row
 
-from kernsift.execution import fused, threads
+from kernsift.execution import threads
 from kernsift.inference.selection_rules import TopK
 
 Figures = Iterator[Row | LeftOut]
@@ -60,7 +60,7 @@ def scores(plan: Plan) -> Figures:
     calls: dict[str, Call] = {}
     for name, (case, count) in cases.items():
         calls[name] = case.prepare()
-        calls[f"{name}, NumPy alone"] = without_compiler(case.prepare())
+        calls[f"{name}, NumPy alone"] = _by_numpy(case.prepare())
         calls[f"{name} exp, cached"] = exp_in_cache(count * n * d, jobs)
         calls[f"{name} exp, memory"] = exp_in_memory(n, d, count, jobs)
     times = take_turns(calls, budget=plan.budget)
@@ -77,11 +77,9 @@ def scores(plan: Plan) -> Figures:
         yield _row(title, f"{name}, NumPy alone", times, f"{name} exp, cached", against="exp in cache", note=note)
 
 
-def without_compiler(call: Call) -> Call:
-    """The same call with the array version of everything."""
-
+def _by_numpy(call: Call) -> Call:
     def plain() -> object:
-        with patch.object(fused, "_for_host", lambda: None):
+        with without_numba():
             return call()
 
     return plain
@@ -174,7 +172,7 @@ def others(plan: Plan) -> Figures:
         if missing:
             yield LeftOut(title, peer.name, missing)
         else:
-            todo[peer.name] = _asked(peer, x, labels)
+            todo[peer.name] = partial(peer.choose, x, labels, 0)
     slow = [peer for peer in todo if peer.startswith(_SLOW)]
     times = take_turns(todo, budget=plan.budget, slow=slow)
     peak = plan.peak(case)
@@ -183,10 +181,6 @@ def others(plan: Plan) -> Figures:
         if peer != name:
             shown = {"against": _CALLED.get(peer, peer), "most_ratio": _GOALS.get(peer), "peak_mb": peak}
             yield _row(title, name, times, peer, **shown)
-
-
-def _asked(peer: peers.Peer, x: np.ndarray, labels: np.ndarray) -> Call:
-    return lambda: peer.choose(x, labels, 0)
 
 
 def _missing(peer: str) -> str:

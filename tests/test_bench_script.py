@@ -110,10 +110,10 @@ def test_memory_at_the_peak_is_seen(script):
         import sys
         sys.path.insert(0, sys.argv[1])
         import measure, numpy as np
-        before = measure.forget_peak()
+        before = measure.reset_peak_memory()
         np.ones(10_000_000).sum()
         assert measure.peak_memory() - before > 70
-        assert measure.forget_peak() - before < 70
+        assert measure.reset_peak_memory() - before < 70
     """
     subprocess.run([sys.executable, "-c", program, str(Path(measure.__file__).parent)], check=True)
 
@@ -122,7 +122,7 @@ def test_a_failing_child_says_why(script, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit('no room')\n")
     with pytest.raises(RuntimeError, match="no room"):
-        script("measure").in_child(broken, {})
+        script("measure").run_in_child(broken, {})
 
 
 # --- rows and table ---------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_growing_stops_where_patience_ends(script, monkeypatch):
     cases = script("speed_cases")
     sizes: list[int] = []
     monkeypatch.setattr(cases.Case, "prepare", lambda self, data: lambda: sizes.append(len(data[0])))
-    monkeypatch.setattr(cases, "_usual", lambda call: call() or sizes[-1] / 10)
+    monkeypatch.setattr(cases, "_median_seconds", lambda call: call() or sizes[-1] / 10)
     found = cases.growing(cases.Case("compare", 1, 3), "rows", [10, 100, 1000], patience=50.0)
     assert found["seconds"] == [1.0, 10.0]
     assert sizes == [10, 10, 100]  # the first is warmed up

@@ -19,7 +19,7 @@ from odd_files import bomb
 
 from kernsift import InputError, compare
 from kernsift.cli.app import main
-from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
+from kernsift.cli.inputs import column_kinds, open_candidates, open_files, select_columns
 from kernsift.cli.messages import command_line_message
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, open_table
@@ -338,7 +338,7 @@ def people(**changes: object) -> Source:
 
 def chosen(*sources: Source, keep: tuple[str, ...] = (), **given: object) -> tuple[str, ...]:
     files = [f"file {i}" for i in range(len(sources))]
-    return choose(sources, files, NOTHING | given, dict.fromkeys(keep, "--by"))[0].names
+    return select_columns(sources, files, NOTHING | given, dict.fromkeys(keep, "--by"))[0].names
 
 
 def test_patterns_and_exclusion() -> None:
@@ -366,6 +366,6 @@ def test_columns_of_one_file_only_are_an_error_unless_asked_for(capsys: pytest.C
 def test_options_say_what_columns_are() -> None:
     source = people(city=RNG.choice(["Rome", "Oslo"], ROWS))
     given = NOTHING | {"number": ["c*"], "category": ["age"], "columns": ["rank,city"]}
-    assert kinds(source, "t.csv", given) == {"rank": "number", "city": "number", "age": "category"}
+    assert column_kinds(source, "t.csv", given) == {"rank": "number", "city": "number", "age": "category"}
     with pytest.raises(InputError, match=r"--number: t.csv has no column 'agee'; did you mean 'age'"):
-        kinds(source, "t.csv", NOTHING | {"number": ["agee"]})
+        column_kinds(source, "t.csv", NOTHING | {"number": ["agee"]})

@@ -15,7 +15,7 @@ from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.responses import classes_repeat
 from kernsift.data.rows.aligned_tables import aligned
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
-from kernsift.data.rows.exchangeability import codes_of
+from kernsift.data.rows.exchangeability import response_codes
 from kernsift.data.rows.identifiers import note_identifiers
 from kernsift.data.rows.row_arguments import note_row_labels
 from kernsift.data.rows.samples import as_samples
@@ -369,10 +369,10 @@ def relate(
         check_selection(k, threshold, table.d)
         if survival is not None and given_rows:
             target = survival.table(*given_rows.codes(keep))
-        rows = given_rows.rows(codes_of(target), keep) if given_rows else None
+        rows = given_rows.rows(response_codes(target), keep) if given_rows else None
         if rows is None:
             used = y if isinstance(y, str) else None
-            note_identifiers(table, partial(codes_of, target), (X.annotations,), keep, used, "with one response")
+            note_identifiers(table, partial(response_codes, target), (X.annotations,), keep, used, "with one response")
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
             rows = None if rows.all_exchangeable else rows
@@ -381,7 +381,7 @@ def relate(
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
         named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"
         fit_response = partial(fit_kernels, kernel=named, bandwidth=own, rng=call.rng)
-        if named == "delta" and len(np.unique(codes_of(target))) == target.n:
+        if named == "delta" and len(np.unique(response_codes(target))) == target.n:
             add_note("kernel: 'delta' compares responses for equality, and all are different: no evidence (p = 1).")
 
         def measure(

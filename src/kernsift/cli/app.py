@@ -219,13 +219,13 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 
     def ask() -> Result:
         from kernsift import api
-        from kernsift.cli.inputs import check_encodings, choose, kinds, open_candidates, open_files
+        from kernsift.cli.inputs import check_encodings, column_kinds, open_candidates, open_files, select_columns
 
         check_encodings(given["encoding"], (reference, *candidates))
         others = open_candidates(candidates, given)
         first = open_files({"reference": reference}, given)[0]
-        found = choose([first, *others.values()], [_shown(reference), *others], given)
-        wanted = kinds(found[0], _shown(reference), given)
+        found = select_columns([first, *others.values()], [_shown(reference), *others], given)
+        wanted = column_kinds(found[0], _shown(reference), given)
         return api.screen(found[0], dict(zip(others, found[1:], strict=True)), kinds=wanted, **_arguments(given))
 
     run_question(ask, given, {"reference": _shown(reference)})
@@ -286,16 +286,19 @@ def _tables(
     paths: Mapping[str, str], given: Mapping[str, Any], keep: Mapping[str, str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The tables, and the groups and kinds of their columns; `keep` has the columns that options name, which stay."""
-    from kernsift.cli.inputs import check_encodings, choose, kinds, match, open_files
+    from kernsift.cli.inputs import check_encodings, column_kinds, matching_names, open_files, select_columns
 
     check_encodings(given["encoding"], paths.values())
     sources = open_files(paths, given)
     files = [_shown(path) for path in paths.values()]
     names = sources[0].names
-    groups = {label: match(f"--feature {label}", wanted, names, files[0]) for label, wanted in given["feature"].items()}
+    groups = {
+        label: matching_names(f"--feature {label}", wanted, names, files[0])
+        for label, wanted in given["feature"].items()
+    }
     grouped = [name for members in groups.values() for name in members]
-    sources = choose(sources, files, given, {**dict.fromkeys(grouped, "--feature"), **keep})
-    return sources, {"groups": groups, "kinds": kinds(sources[0], files[0], given, keep)}
+    sources = select_columns(sources, files, given, {**dict.fromkeys(grouped, "--feature"), **keep})
+    return sources, {"groups": groups, "kinds": column_kinds(sources[0], files[0], given, keep)}
 
 
 def _shown(path: str) -> str:

@@ -24,8 +24,8 @@ from kernsift.exceptions import InputError, nearest, quoted, suggestion
 from kernsift.execution.files import named_file
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.
-_COPIES: list[tuple[str, str]] = []
-_START = 100_000
+_COPIED_STREAMS: list[tuple[str, str]] = []
+_FIRST_BYTES = 100_000
 
 
 def open_files(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Source]:
@@ -87,7 +87,7 @@ def seekable_path(path: str) -> str:
         return path
     name = named_file()
     with open(name, "wb") as copy, sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
-        start = stream.read(_START)
+        start = stream.read(_FIRST_BYTES)
         copy.write(start)
         # A stream that is neither a table nor text may be endless, and is refused after its start.
         known = start.startswith(
@@ -95,13 +95,13 @@ def seekable_path(path: str) -> str:
         )
         if known or b"\0" not in start:
             shutil.copyfileobj(stream, copy)
-    _COPIES.append((name, "standard input" if path == "-" else path))
+    _COPIED_STREAMS.append((name, "standard input" if path == "-" else path))
     return name
 
 
 def with_user_paths(message: str) -> str:
     """A message with the names that the user has for copied files."""
-    for copy, name in _COPIES:
+    for copy, name in _COPIED_STREAMS:
         message = message.replace(copy, name)
     return message
 
@@ -109,7 +109,7 @@ def with_user_paths(message: str) -> str:
 # Columns -------------------------------------------------------------------------------------------------------------
 
 
-def choose(
+def select_columns(
     sources: Sequence[Source], files: Sequence[str], given: Mapping[str, Any], keep: Mapping[str, str] | None = None
 ) -> list[Source]:
     """The columns that the options name, of all files; `keep` has those that stay, and the option that names each."""
@@ -131,8 +131,8 @@ def choose(
             where, names = ("it", everywhere) if described is None else ("its obs", described.names)
             hint = suggestion(name, names, f"; {where} has {quoted(names)}.")
             raise InputError(f"{option}: {files[0]} has no column '{name}'{hint}")
-    wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
-    wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)
+    wanted = set(matching_names("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
+    wanted = (wanted - set(matching_names("--exclude", exclude, anywhere, files[0]))) | set(keep)
     nameless = {name for name in anywhere if name not in known and re.fullmatch(r"Unnamed: \d+", name)}
     lacking = [name for name in anywhere if name in wanted - nameless and name not in known]
     if lacking:
@@ -165,7 +165,7 @@ def _named_alike(sources: Sequence[Source]) -> list[Source]:
     ]
 
 
-def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, str]:
+def column_kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, str]:
     """What --number and --category say of columns; numbers that --columns names are not left out as identifiers."""
     found = dict.fromkeys((name for name in split_names(given["columns"]) if name in source.names), "number")
     numeric = {name for name, kind in zip(source.names, source.kinds, strict=True) if kind in NUMBERS}
@@ -174,11 +174,11 @@ def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[
     if twice := [name for name in wanted["number"] if name in wanted["category"]]:
         raise InputError(f"--category: {quoted(twice)} is named by --number as well; name it once.")
     for kind, patterns in wanted.items():
-        found |= dict.fromkeys(match(f"--{kind}", patterns, source.names, file), kind)
+        found |= dict.fromkeys(matching_names(f"--{kind}", patterns, source.names, file), kind)
     return found
 
 
-def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:
+def matching_names(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:
     """The columns an option names, exactly or with * and ?."""
     found = {name: None for pattern in patterns for name in matching_columns(pattern, names, f"{option}: {where}")}
     return list(found)

@@ -15,7 +15,7 @@ KERNELS = ["gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "de
 CORRECTIONS = ["bh", "by", "bky", "holm", "none"]
 
 
-def how_many(value: str) -> float | None:
+def number_or_share(value: str) -> float | None:
     """A number, a share (0.1 or 10%), or "all", which is None."""
     word = value.strip().lower()
     if word in ("all", "none"):
@@ -206,7 +206,7 @@ common = combine_options(
     click.option(
         "-k",
         "--k",
-        type=how_many,
+        type=number_or_share,
         metavar="N",
         help="List only the best: a number or a share (0.1 or 10%). Their p-values, effects and intervals are then "
         "conditional on that selection.  [default: all, which tests everything]",

@@ -14,9 +14,9 @@ from kernsift.execution.arrays import to_numpy
 from kernsift.execution.memory import values_bytes
 from kernsift.execution.notes import add_note
 
-CELLS_STAY = ("column", "value")
+KEEP_ALL_ROWS = ("column", "value")
 """Ways to treat missing values that leave no row out; they stay in the table as NaN."""
-MISSING = (*CELLS_STAY, "drop", "error")
+MISSING = (*KEEP_ALL_ROWS, "drop", "error")
 """All ways to treat missing values."""
 
 
@@ -130,7 +130,7 @@ def check_cells(
         )
     left, n = int(np.count_nonzero(keep)), len(keep)
     suspect = np.flatnonzero(gaps)
-    if not suspect.size or missing in CELLS_STAY or (missing == "drop" and left >= 2):
+    if not suspect.size or missing in KEEP_ALL_ROWS or (missing == "drop" and left >= 2):
         return
     order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
     counts = [f"'{names[i]}' ({gaps[i]})" for i in order]

@@ -15,9 +15,9 @@ from kernsift.data.columns.layout import layout_of, make_table, members_of
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.missing import CELLS_STAY, MISSING, check_cells, check_two_rows
+from kernsift.data.missing import KEEP_ALL_ROWS, MISSING, check_cells, check_two_rows
 from kernsift.data.responses import FEW
-from kernsift.data.scan import Scan, scan, trusts
+from kernsift.data.scan import Scan, scan, statistics_suffice
 from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import StoredTable
 from kernsift.data.tables import Table
@@ -84,7 +84,7 @@ class Prepared:
         ]
 
     def _sparse(self) -> list[Table]:
-        """Sparse matrices, worked on as they are."""
+        """Tables of sparse matrices, which stay sparse."""
         encoding, _ = make_encoding(self.scans, self.decisions, self.arguments, self.missing)
         layout = layout_of(self.scans[0].source, {}, self.groups)
         tables: list[Table] = []
@@ -129,7 +129,7 @@ def prepare(
     memory: int | str | None = None,
     labels: bool = False,
 ) -> Prepared:
-    """Look at tables that have the same columns, and decide on the columns; of `labels` none is left out."""
+    """Scan tables that have the same columns, and decide on these columns; those of `labels` are all kept."""
     check_choice("missing", missing, MISSING)
     budget = parse_memory(memory)
     names = sources[0].names
@@ -142,7 +142,7 @@ def prepare(
     if not rest:
         raise InputError(f"{arguments[0]}: no column is left; choose fewer to drop.")
     # The statistics of files do not count NaN, which matters where rows or columns depend on it.
-    scans = [scan(source, budget, trust=trusts(missing)) for source in sources]
+    scans = [scan(source, budget, trust=statistics_suffice(missing)) for source in sources]
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
     decisions = decide_kinds(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
@@ -168,7 +168,7 @@ def _without(
     """The same without the columns that are left out, whose missing values exclude no row."""
     rest = [i for i in range(len(scans[0].source.names)) if i not in decisions.left_out]
     again = [
-        scan(one.source.pick(rest), memory, trust=trusts(missing))
+        scan(one.source.pick(rest), memory, trust=statistics_suffice(missing))
         if one.gaps[list(decisions.left_out)].any()
         else one.pick(rest)
         for one in scans
@@ -197,7 +197,7 @@ def _rows_to_keep(one: Scan, decisions: ColumnDecisions, missing: str) -> np.nda
             gaps[i] = empty.sum()
             keep &= ~empty
         one.gaps = gaps
-    keep = np.ones(one.source.n, dtype=bool) if missing in CELLS_STAY else keep
+    keep = np.ones(one.source.n, dtype=bool) if missing in KEEP_ALL_ROWS else keep
     check_cells(one.source.argument, one.source.names, one.infinite, gaps, keep, missing)
     if not keep.all():
         used, what = np.count_nonzero(keep), "a response" if one.source.argument == "y" else "no missing value"

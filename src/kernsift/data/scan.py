@@ -15,7 +15,7 @@ import numpy as np
 from kernsift.data.columns.columns import Columns, pick_entries
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
-from kernsift.data.missing import CELLS_STAY
+from kernsift.data.missing import KEEP_ALL_ROWS
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.context import setting
@@ -34,9 +34,9 @@ def trusting_statistics(trust: bool) -> AbstractContextManager[bool]:
     return setting(_trusting, trust)
 
 
-def trusts(missing: str) -> bool:
+def statistics_suffice(missing: str) -> bool:
     """Whether the statistics of a file suffice for this treatment of missing values."""
-    return missing == "error" or (missing in CELLS_STAY and _trusting.get())
+    return missing == "error" or (missing in KEEP_ALL_ROWS and _trusting.get())
 
 
 @dataclass
@@ -148,7 +148,7 @@ def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
 
 
 def _update_kind(found: Scan, column: int, kind: str) -> None:
-    """Learn what a column holds whose kind the source does not know; not texts here and numbers there."""
+    """Record the kind of a column that the source does not know; refuse text in one part and numbers in another."""
     source, known = found.source, found.kinds[column]
     if source.kinds[column] != "unknown" or kind in ("unknown", "empty"):
         return

@@ -1,4 +1,4 @@
-"""Sparse tables, worked on as they are: zeros that are not stored are one value with a known count.
+"""Sparse tables: zeros that are not stored are one value with a known count.
 
 A `SparseTable` is to a sparse matrix what a `Table` is to an array. Time and memory follow the values that are stored.
 A matrix that is stored by rows, in memory or in a file, is rearranged some columns at a time.

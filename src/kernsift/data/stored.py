@@ -20,7 +20,7 @@ from kernsift.data.formats import Source
 from kernsift.data.formats.source import SCRATCH, Cut, count_of
 from kernsift.data.missing import check_cells
 from kernsift.data.scan import scan
-from kernsift.data.tables import Table, rows_to_show, some_of
+from kernsift.data.tables import Table, flags_or_none, rows_to_show
 from kernsift.exceptions import HiddenMissingValues, InputError
 from kernsift.execution.memory import reading_bytes, values_bytes
 from kernsift.execution.threads import parallel_map
@@ -111,7 +111,7 @@ class StoredTable(Table):
         gaps: np.ndarray,
         shown: ShownRows | None = None,
     ) -> None:
-        shown, incomplete = shown or ShownRows.of(source.n, len(low), memory), some_of(gaps[layout.columns])
+        shown, incomplete = shown or ShownRows.of(source.n, len(low), memory), flags_or_none(gaps[layout.columns])
         self._set(layout, source=source, layout=layout, encoding=encoding, low=low, high=high, gaps=gaps)
         self.__dict__.update(_memory=memory, incomplete=incomplete, shown=shown)
 

@@ -1,4 +1,4 @@
-"""`Table`, what the statistics work on: a float array whose columns are cut into features.
+"""`Table`, the input of the statistics: a float array whose columns are grouped into features.
 
 One column is one feature unless `groups` says otherwise. Categories are codes, and a value is a finite number or, where
 missing values may stay, NaN.
@@ -201,7 +201,7 @@ class Table:
             offsets=offsets,
             categorical=self.categorical[chosen],
             levels={name: self.levels[name] for name in names if name in self.levels},
-            incomplete=None if self.incomplete is None else some_of(self.incomplete[columns]),
+            incomplete=None if self.incomplete is None else flags_or_none(self.incomplete[columns]),
             origin=self.origin,
         )
 
@@ -328,12 +328,12 @@ def rows_to_show(n: int, features: int) -> np.ndarray:
     return spaced_rows(n, min(_SHOWN_ROWS, 2**21 // max(1, min(features, MOST_DESCRIBED))))
 
 
-def some_of(flags: np.ndarray) -> np.ndarray | None:
+def flags_or_none(flags: np.ndarray) -> np.ndarray | None:
     """The flags, or None where none is set."""
     return flags if flags.any() else None
 
 
 def ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets of the ranges put end to end, and their members one after the other."""
+    """Offsets of concatenated ranges, and their concatenated members."""
     offsets = np.concatenate([[0], np.cumsum(stops - starts)])
     return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)

@@ -55,7 +55,7 @@ def draw(artefact: Artefact, result: Reproduction, folder: Path) -> None:
     matplotlib = required("matplotlib", "The figures need matplotlib")
     Figure = required("matplotlib.figure", "The figures need matplotlib").Figure
     drawing = {"rates": _rates, "screen": _screen, "law": _laws, "pvalues": _pvalues}[artefact.kind]
-    # Fixed names inside the SVG and no date: equal results give equal files. Letters stay letters, a third of the size.
+    # Fixed identifiers and no date: equal results are equal files. Text stays text, which is a third of the size.
     quiet: Any = {
         "svg.hashsalt": "kernsift",
         "svg.fonttype": "none",

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernsift.data.columns.cells import DURATION
 from kernsift.data.columns.columns import Columns
-from kernsift.data.tables import Table, ranges, some_of
+from kernsift.data.tables import Table, flags_or_none, ranges
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.arrays import asarray_like, namespace, take
 
@@ -140,5 +140,5 @@ def make_table(columns: Columns, layout: Layout) -> Table:
         xp = namespace(values)
         indicators = xp.astype(values == asarray_like(layout.codes.astype(float), values), values.dtype)
         values = xp.where(asarray_like(hot, values) & ~xp.isnan(values), indicators, values)
-    incomplete = some_of(columns.incomplete[layout.columns])
+    incomplete = flags_or_none(columns.incomplete[layout.columns])
     return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels, incomplete, layout.origin)

@@ -22,7 +22,7 @@ def as_column_name(value: Any) -> Any:
 
 
 def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
-    """Like `split_columns`, with the columns in memory; other columns must be left."""
+    """Like `split_columns`, with the columns in memory; the table must keep at least one column."""
     rest, columns = split_columns(source, wanted, argument)
     if not len(rest.names):
         raise InputError(

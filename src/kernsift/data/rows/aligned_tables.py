@@ -157,7 +157,7 @@ def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Locations (S, p) less what is common to them, each shrunk by its share of noise (S, p)."""
     centred, free, expected = locations - locations.mean(axis=0), max(len(locations) - 1, 1), noise.mean(axis=0)
     variance = (centred**2).sum(axis=0) / free
-    # What noise alone may well make is taken for noise.
+    # Variation that noise alone can explain is taken as noise.
     between = np.where(variance > (1.0 + _CHANCE * np.sqrt(2.0 / free)) * expected, variance - expected, 0.0)
     total = between + noise
     return np.asarray(centred * between / np.where(total > 0, total, 1.0))

@@ -204,7 +204,7 @@ def _classes(response: np.ndarray, strata: np.ndarray) -> np.ndarray:
     return rank * 4 // rows[strata]
 
 
-def codes_of(target: Table) -> np.ndarray:
+def response_codes(target: Table) -> np.ndarray:
     """(n,) codes of the rows of a response, equal where all its columns are."""
     values = to_numpy(target.values)
     # Rows of several numbers are sorted as records, which takes ten times as long.
