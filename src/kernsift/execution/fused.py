@@ -8,6 +8,7 @@ version (tests/test_fused.py on the host, benchmarks/gpu.py on a GPU).
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -21,8 +22,9 @@ from kernsift.execution.codes import code_dtype
 # Numba is used from this many elements in all draws: it takes a quarter of a second to import, and two to compile for
 # the first time on a machine. The choice must not depend on previous imports: equal calls give equal bits.
 _WORTH = 2**23
-# Likewise for Triton, and values and features of a table from which on it is large.
-_DEVICE_WORTH, _VALUES, _FEATURES = 2**30, 2**25, 2**14
+# Likewise for Triton, and values and features of a table from which on it is large. Counts and middle gaps are the same
+# bits without numba, so that a table of fewer values is large where the functions are compiled already.
+_DEVICE_WORTH, _VALUES, _FEATURES, _COMPILED_VALUES = 2**30, 2**25, 2**14, 2**22
 
 # In this order h is exactly 0 when x = y or x' = y' (estimators/ustatistic.py). `c` is minus the squared reciprocal
 # bandwidth.
@@ -89,7 +91,8 @@ def host_deviations(values: Array, centre: Array, numbers: int) -> tuple[np.ndar
 
 def is_large(n: int, columns: int) -> bool:
     """Whether a table is large enough for compiled loops."""
-    return n * columns >= _VALUES or columns >= _FEATURES
+    least = _COMPILED_VALUES if "kernsift.execution.compiled" in sys.modules else _VALUES
+    return n * columns >= least or columns >= _FEATURES
 
 
 def host_counts(
