@@ -29,7 +29,7 @@ from kernsift.estimators.cross import joint_factor
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import label_response, table_response
 from kernsift.estimators.scores import ScoreScales
-from kernsift.estimators.statistics import best_of, correlations_of, fit_statistics, scores_of
+from kernsift.estimators.statistics import best_pairs, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.views import fitted_views
 from kernsift.estimators.witness_scores import Drawn, difference_parts, difference_scores, witness_scores
 from kernsift.execution import codes
@@ -70,7 +70,7 @@ def test_correlations_are_those_over_permutations(adaptive):
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=adaptive, rng=rng)
     known, statistics, response = seen_by(one, two, kernels, adaptive)
-    _, winner = best_of(statistics, scores_of(statistics), known.counts, response)
+    winner = best_pairs(statistics, scores_of(statistics), response)
     label = np.repeat([1.0, 0.0], [one.n, two.n])
     labels = np.array([rng.permutation(label - label.mean()) for _ in range(20_000)]).T
     T = [

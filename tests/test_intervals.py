@@ -280,7 +280,8 @@ def test_the_lower_end_accounts_for_the_number_of_kernels_at_every_effect():
     columns = rng.normal(size=(50, 8)) + np.outer(cells, np.linspace(1.0, 3.0, 8))
     view = laws_of(columns, label_factor(25, 25), cells, rng, samples=True, kernel=gaussian)
     view = view._replace(score=view._test_scores(view.penalty).first)  # permutations do not reach far scores
-    taken = penalties(np.array([view.score, view.score]), weights, partial(bonferroni, weights=weights))
+    scores, union = np.array([view.score, view.score]), partial(bonferroni, weights=weights)
+    taken = penalties(scores, union(scores), weights, union)
     both = CombinedEffects(tuple(view._replace(penalty=part) for part in taken)).intervals(0.95)
     assert (both[:, 0] > 0).any()
     np.testing.assert_allclose(both[:, 0], view.intervals(0.975)[:, 0], atol=0.012)
@@ -300,7 +301,8 @@ def two_views(shifts):
         laws_of(columns, label_factor(25, 25), cells, rng, samples=True, kernel=kernel) for kernel in (gaussian, narrow)
     ]
     scores, weights = np.array([view.score for view in views]), np.array([0.7, 0.3])
-    combined, taken = bonferroni(scores, weights), penalties(scores, weights, partial(bonferroni, weights=weights))
+    combined = bonferroni(scores, weights)
+    taken = penalties(scores, combined, weights, partial(bonferroni, weights=weights))
     assert (scores - taken[:, :, 0]).max(axis=0) == pytest.approx(combined)
     return CombinedEffects(
         tuple(view._replace(penalty=part) for view, part in zip(views, taken, strict=True))

@@ -41,7 +41,8 @@ from kernsift.estimators.statistics import (
     Outcomes,
     StatisticLaws,
     at_distinct_rows,
-    best_of,
+    best_pairs,
+    combined_scores,
     correlations_of,
     enumerated_scores,
     fit_statistics,
@@ -245,12 +246,11 @@ class _Measuring:
             known = Levels.of(known.counts).merged(known)
         statistics, response = _statistics(grid, known, own, kernels, response, self.landmarks)
         scores = scores_of(statistics)
-        correlations = correlations_of(statistics, known.counts, response)
-        best = partial(best_of, statistics, counts=known.counts, response=response, correlations=lambda: correlations)
+        correlation = correlations_of(statistics, known.counts, response)
+        union = partial(combined_scores, statistics, known.counts, response, correlation)
         if self.final is not None:
-            final = self.final[features]
-            return features, view_effects(statistics, scores, lambda some: best(some)[0], final, known, response)
-        smooth, winner = best(scores)
+            return features, view_effects(statistics, scores, union, self.final[features], known, response)
+        smooth, winner = union(scores), best_pairs(statistics, scores, response)
         outcomes: Outcomes = known, statistics, response
         unbounded = kernels.kernel.unbounded  # categories are bounded, but their response need not be
         if known.joint is None:

@@ -24,7 +24,9 @@ from kernsift.estimators.scores import DenseCovariance, Scores, ScoreScales
 from kernsift.estimators.statistics import (
     FittedStatistic,
     at_distinct_rows,
-    best_of,
+    best_pairs,
+    combined_scores,
+    correlations_of,
     enumerated_scores,
     fit_statistics,
     scores_of,
@@ -91,26 +93,24 @@ class _Measured(NamedTuple):
 
     def score(self, place: int) -> tuple[float, np.ndarray | None, int, float, float]:
         """Score, gaps between its log p-values, view, standard deviation and effect of a candidate."""
-        statistics, scores, smooth, winner, label, known = self._statistics(place)
+        statistics, scores, union, label, known = self._statistics(place)
+        winner = int(best_pairs(statistics, scores, label)[0])
         rows = np.append(np.arange(self.ends[0]), np.arange(self.ends[place], self.ends[place + 1]))
         outcomes = at_distinct_rows(known, statistics, label, take(self.values, rows, 0), self.unbounded)
-        score, (gaps,) = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
+        score, (gaps,) = enumerated_scores(outcomes, scores, union(scores), self.seed, self.unbounded)
         sd = float(statistics[winner].laws.sd[0])
         final = min(score[0], label.ceiling) if sd > 0 else 0.0
         return final, gaps, winner, sd, float(point_effects(statistics)[0])
 
     def effects(self, final: np.ndarray, place: int) -> CombinedEffects:
         """The laws of the effect of a candidate; `final` are the scores of all."""
-        statistics, scores, _, _, label, known = self._statistics(place)
-
-        def union(some: np.ndarray) -> np.ndarray:
-            return best_of(statistics, some, known.counts, label)[0]
-
+        statistics, scores, union, label, known = self._statistics(place)
         return view_effects(statistics, scores, union, final[place : place + 1], known, label)
 
     def _statistics(
         self, place: int
-    ) -> tuple[list[FittedStatistic], np.ndarray, np.ndarray, int, Response, Tabulation]:
+    ) -> tuple[list[FittedStatistic], np.ndarray, Callable[[np.ndarray], np.ndarray], Response, Tabulation]:
+        """Statistics and scores under each view, what combines such scores, the response, and counts of the rows."""
         n, rows = self.reference[0].shape[2], np.arange(self.ends[place], self.ends[place + 1])
         label = label_response(n, len(rows), self.views[0].sizes)
         label = label._replace(pairs=tuple(Pair(str(i), "plain", 1 / len(self.views)) for i in range(len(self.views))))
@@ -121,9 +121,8 @@ class _Measured(NamedTuple):
             factor = namespace(first).concat([first, view.at(rows)], axis=2)
             views[pair.feature] = fitted(centred(factor, ones), ones, label.n)
         statistics = fit_statistics(views, known, label)
-        scores = scores_of(statistics)
-        smooth, winner = best_of(statistics, scores, ones, label)
-        return statistics, scores, smooth, int(winner[0]), label, known
+        union = partial(combined_scores, statistics, ones, label, correlations_of(statistics, ones, label))
+        return statistics, scores_of(statistics), union, label, known
 
 
 def _views(

@@ -6,7 +6,7 @@ a view of the feature and a view of the response (`kernsift.estimators.views`); 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -155,27 +155,28 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
     return np.where(varies, score.reshape(varies.shape), 0.0)
 
 
-def best_of(
-    statistics: Sequence[FittedStatistic],
-    scores: np.ndarray,
-    counts: Array,
-    response: Response,
-    correlations: Callable[[], np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value.
-
-    `correlations` gives those of T under different pairs of views where not all permutations are allowed.
-    """
+def best_pairs(statistics: Sequence[FittedStatistic], scores: np.ndarray, response: Response) -> np.ndarray:
+    """(b,) the pair of views with the smallest weighted p-value, from the scores (pairs, b) of each feature."""
     weights = np.array([pair.weight for pair in response.pairs])
     smallest = log_ndtr(-scores) - np.log(weights)[:, None]
     # A feature that is constant under a view has no score there.
     varies = np.array([one.laws.sd > 0 for one in statistics])
-    winner = np.where(varies, smallest, np.inf).argmin(axis=0)
+    return np.where(varies, smallest, np.inf).argmin(axis=0)
+
+
+def combined_scores(
+    statistics: Sequence[FittedStatistic],
+    counts: Array,
+    response: Response,
+    correlation: np.ndarray,
+    scores: np.ndarray,
+) -> np.ndarray:
+    """(b,) one score from the scores (pairs, b) of each feature, given the correlations (pairs, pairs, b) of T."""
     if len(statistics) == 1:
-        return scores[0], winner
-    correlation = correlations_of(statistics, counts, response) if correlations is None else correlations()
+        return scores[0]
+    weights = np.array([pair.weight for pair in response.pairs])
     correlation = tail_correlations(correlation, response.pairs, statistics[0].fitted.levels)
-    return union_score(scores, weights, correlation, counts), winner
+    return union_score(scores, weights, correlation, counts)
 
 
 def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:

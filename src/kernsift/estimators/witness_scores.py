@@ -105,7 +105,7 @@ def witness_scores(
     shared = total * counts / (one.size + counts)
     share = np.divide(shared, one.variance, out=np.zeros(len(names)), where=one.variance > 0)
     parts, rows = in_blocks(one.part(share)), one.size + counts
-    skewness = _pooled_skewness(one, two)
+    skewness = _pooled_skewness(one, two, total)
     return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales, skewness)
 
 
@@ -139,10 +139,9 @@ def _pooled_variance(one: Drawn, two: Drawn) -> np.ndarray:
     return np.asarray(shares[0] * one.variance + shares[1] * two.variance)
 
 
-def _pooled_skewness(one: Drawn, two: Drawn) -> np.ndarray:
-    """(d,) the skewness of the differences of means of two samples that have one law."""
+def _pooled_skewness(one: Drawn, two: Drawn, variance: np.ndarray) -> np.ndarray:
+    """(d,) the skewness of the differences of means, with this variance, of two samples that have one law."""
     third = (one.size * one.third + two.size * two.third) / (one.size + two.size)
-    variance = _pooled_variance(one, two)
     cumulant = third * (1.0 / one.size**2 - 1.0 / two.size**2)
     return np.divide(cumulant, variance**1.5, out=np.zeros(len(cumulant)), where=variance > 0)
 
@@ -159,7 +158,8 @@ def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Par
     """Student statistics of the values in two samples."""
     count = one.size + two.size
     freedom = np.full(len(names), count - 2.0)
-    variance, skewness = _pooled_variance(one, two), _pooled_skewness(one, two)
+    variance = _pooled_variance(one, two)
+    skewness = _pooled_skewness(one, two, variance)
     return student_scores(names, one.mean - two.mean, variance, parts, count, freedom, scales, skewness)
 
 

@@ -222,7 +222,7 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     ranks. Elsewhere a row belongs to the nearest point.
     """
     xp, n = namespace(chosen), ordered.n
-    edges = _between(chosen, ordered.at(_middle_ranks(n)))
+    edges = _between(chosen, ordered)
     if n <= most or chosen.shape[1] != most:
         return chosen, edges
     ends, lower, upper = _rank_ranges(n, most)
@@ -235,17 +235,14 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
 
 
-def _middle_ranks(n: int) -> np.ndarray:
-    return np.array([(n - 1) // 2, n // 2])
-
-
-def _between(chosen: Array, middle: Array) -> Array:
-    """(b, G - 1) edges between points (b, G) of columns whose medians are the means of `middle` (b, 2).
+def _between(chosen: Array, ordered: SortedColumns | SortedSparse) -> Array:
+    """(b, G - 1) edges between points (b, G) of sorted columns, or of samples of these.
 
     A value in the middle of two points belongs to the one farther from the median: -x has the same points as x, and so
     has a x + b in spite of rounding errors.
     """
-    xp = namespace(chosen)
+    xp, middle = namespace(chosen), ordered.at(np.array([(ordered.n - 1) // 2, ordered.n // 2]))
+    middle = to_numpy(middle) if isinstance(chosen, np.ndarray) else middle
     median = xp.sum(xp.astype(middle, chosen.dtype) / 2, axis=1, keepdims=True)
     edges = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
     margin = _ON_EDGE * (chosen[:, 1:] - chosen[:, :-1])
@@ -285,7 +282,7 @@ def _with_outer_points(chosen: Array, ordered: SortedColumns) -> tuple[Array, Ar
     xp = namespace(chosen)
     low, high = chosen[:, :1], chosen[:, -1:]
     away = (high - low) / 4
-    middle = _between(chosen, ordered.at(_middle_ranks(ordered.n)))
+    middle = _between(chosen, ordered)
     points = xp.concat([low - 2 * away, chosen, high + 2 * away], axis=1)
     return points, xp.concat([low - away, middle, high + away], axis=1)
 
@@ -321,7 +318,7 @@ def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: 
     upper = np.empty((b, 2 * size + 1))  # the largest value that a point represents
     below = np.nextafter(chosen, -np.inf)
     upper[:, 0] = below[:, 0]
-    middle = _between(chosen, to_numpy(ordered.at(_middle_ranks(ordered.n))))
+    middle = _between(chosen, ordered)
     ends = np.where(common[:, :-1], chosen[:, :-1], np.where(common[:, 1:], below[:, 1:], middle))
     upper[:, 1:-2:2], upper[:, 2:-1:2] = ends, below[:, 1:]
     upper[:, -2], upper[:, -1] = chosen[:, -1], np.inf

@@ -385,7 +385,11 @@ class _Measuring:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)[:, None]
-        taken = penalties(scores, self.weights, lambda some: np.array([self._combined(statistics, some[:, 0])]))
+
+        def union(some: np.ndarray) -> np.ndarray:
+            return np.array([self._combined(statistics, some[:, 0])])
+
+        taken = penalties(scores, union(scores), self.weights, union)
         laws = tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)

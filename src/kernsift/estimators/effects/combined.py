@@ -64,17 +64,19 @@ def _lower(unions: Sequence[np.ndarray], by: np.ndarray) -> list[np.ndarray]:
     return [union - own for union, own in zip(unions, by, strict=True)]
 
 
-def penalties(scores: np.ndarray, weights: np.ndarray, union: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def penalties(
+    scores: np.ndarray, combined: np.ndarray, weights: np.ndarray, union: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     """(K, b, 2) corrections of the scores (K, b) of kernels whose p-values have weights (K,), and of smaller scores.
 
-    `union` gives the scores (b,) of the smallest weighted p-values, corrected for their number. The kernel with the
+    `union` gives the scores (b,) of the smallest weighted p-values, corrected for their number, which are `combined`
+    for these scores. The kernel with the
     smallest one keeps the combined score; the others are lower by as much as their weighted p-values are. A factor of
     p-values changes a score the more the smaller it is, so that the second correction is that of equal weighted
     p-values as at the ends of intervals.
     """
     if len(scores) == 1:
         return np.zeros((*scores.shape, 2))
-    combined = union(scores)
     weighted = -ndtri_exp(np.minimum(log_ndtr(-scores) - np.log(weights)[:, None], -1e-3))
     near = np.broadcast_to(-ndtri(_END_TAIL * weights)[:, None], scores.shape)
     return np.stack([scores - (combined + weighted - weighted.max(axis=0)), near - union(near)], axis=2)

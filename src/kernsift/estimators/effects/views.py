@@ -54,7 +54,8 @@ def view_effects(
     that are centred within strata have fewer of them than rows: the two rows of a pair differ in one number.
     """
     weights = np.array([pair.weight for pair in response.pairs])
-    taken, smooth = penalties(scores, weights, union), union(scores)
+    smooth = union(scores)
+    taken = penalties(scores, smooth, weights, union)
     # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
     stricter = np.minimum(final - smooth, 0.0)
     counts, joint, places, cells = _represented(known, response)

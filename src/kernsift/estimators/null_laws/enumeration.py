@@ -69,6 +69,18 @@ class ViewedFeature(NamedTuple):
         margins = gammaln(self.counts + 1).sum() + gammaln(self.joint.sum(axis=0) + 1).sum()
         return float(margins - gammaln(self.counts.sum() + 1) - gammaln(self.joint + 1).sum())
 
+    def law(
+        self,
+        statistics: np.ndarray,
+        log_tails: np.ndarray | None,
+        observed: np.ndarray | None = None,
+        *,
+        drawn: bool = True,
+    ) -> Law:
+        """The law of equally probable outcomes (pairs, N), all of them or `drawn` ones; see `log_share`."""
+        log_pvalue = max(log_share(statistics, self.weights, log_tails, observed), self.log_probability)
+        return log_pvalue, equal_outcomes(statistics, self.weights, drawn)
+
 
 def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> DiscreteLaws:
     """P-values of features with few outcomes and one response, from all outcomes or from a random sample.
@@ -139,9 +151,7 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
             statistics[pair, drawn:] = shared[key]
         if drawn:
             statistics[:, 0] = observed
-        log_pvalue = log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed)
-        log_pvalue = max(log_pvalue, feature.log_probability)
-        out.append((log_pvalue, equal_outcomes(statistics, feature.weights, drawn)))
+        out.append(feature.law(statistics, feature.log_tails if drawn else None, observed, drawn=drawn))
     if drawn and draws < _DEEP:
         least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
         small = (np.array([p for p, _ in out]) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
@@ -177,11 +187,7 @@ def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> list
     # Matches of outliers, which the moments of the continuous law are made of, are in the draws if these are not fewer
     # than the rows. Otherwise T may be beyond all draws and below its mean, where that law is far from the truth.
     tails = [one.log_tails if n <= draws else None for one in features]
-    found = zip(features, tails, statistics, strict=True)
-    return [
-        (max(log_share(drawn, one.weights, tail), one.log_probability), equal_outcomes(drawn, one.weights, True))
-        for one, tail, drawn in found
-    ]
+    return [one.law(drawn, tail) for one, drawn, tail in zip(features, statistics, tails, strict=True)]
 
 
 def reordered_statistics(
@@ -306,12 +312,7 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[Law]:
         upper = np.triu_indices(size)
         twice = np.where(upper[0] == upper[1], 1.0, 2.0)
         statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
-    out: list[Law] = []
-    for place, feature in enumerate(features):
-        found = statistics[:, place]
-        log_pvalue = max(log_share(found, feature.weights, feature.log_tails), feature.log_probability)
-        out.append((log_pvalue, equal_outcomes(found, feature.weights, True)))
-    return out
+    return [feature.law(statistics[:, place], feature.log_tails) for place, feature in enumerate(features)]
 
 
 @lru_cache(maxsize=4)

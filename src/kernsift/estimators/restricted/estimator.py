@@ -53,7 +53,8 @@ from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import (
     FittedStatistic,
     StatisticLaws,
-    best_of,
+    best_pairs,
+    combined_scores,
     correlation_of,
     correlations_of,
     fit_statistics,
@@ -114,12 +115,12 @@ class _Fitted(NamedTuple):
     """The statistics of a part of a block.
 
     `points` are those of the factors: units, or points that represent rows, which are then `counted` by stratum. The
-    `response` is that of the units, on the device of the statistics. `correlation` gives the correlations (b,) of T
-    under two of the pairs; `unbounded` says whether the kernel of the features is.
+    `response` is that of the units, on the device of the statistics. `correlation` (pairs, pairs, b) is that of T under
+    two of the pairs; `unbounded` says whether the kernel of the features is.
     """
 
     statistics: list[FittedStatistic]
-    correlation: Callable[[int, int], np.ndarray]
+    correlation: np.ndarray
     points: Tabulation
     response: Response
     counted: StratifiedCounts | None = None
@@ -203,7 +204,8 @@ class _Measuring:
         if len(self.target.strata.sizes) == 1:
             return self._without_strata(factors, units)
         statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
-        return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
+        correlation = _correlations(statistics, partial(self._correlation, statistics))
+        return _Fitted(statistics, correlation, units, self.target.response)
 
     def _fitted_counts(self, counted: StratifiedCounts, factors: dict[str, Array]) -> _Fitted:
         """Factors (b, m, G) of the points of rows that are counted by stratum."""
@@ -243,7 +245,7 @@ class _Measuring:
 
         # Effects need the points of all rows.
         points = counted.points(self.to_align if self.final is None else None)
-        return _Fitted(statistics, correlation, points, self.target.response, counted)
+        return _Fitted(statistics, _correlations(statistics, correlation), points, self.target.response, counted)
 
     def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
         """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""
@@ -251,8 +253,7 @@ class _Measuring:
         response = _moved(self.target.response, ones, ResponseView.of)
         views = {name: fitted(centred(factor, ones), ones, n) for name, factor in factors.items()}
         statistics = fit_statistics(views, units, response)
-        correlations = correlations_of(statistics, ones, response)
-        return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
+        return _Fitted(statistics, correlations_of(statistics, ones, response), units, response)
 
     def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
         one, other, pairs = statistics[i], statistics[j], self.target.response.pairs
@@ -301,32 +302,18 @@ class _Measuring:
             third = third_moment(own, self.target.thirds[name], self.target.strata)
         return factor, np.maximum(np.flip(values, axis=1), 0.0), np.sqrt(variance), third
 
-    def _best(self, fitted: _Fitted, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
-
-        def correlations() -> np.ndarray:
-            found = np.ones((len(scores), *scores.shape))
-            for i, j in combinations(range(len(scores)), 2):
-                found[i, j] = found[j, i] = fitted.correlation(i, j)
-            return found
-
-        return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
-
     def _measured(
         self, features: np.ndarray, fitted: _Fitted, known: Tabulation
     ) -> MeasuredFeatures | tuple[np.ndarray, CombinedEffects]:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
         scores = scores_of(statistics)
+        union = partial(combined_scores, statistics, fitted.points.counts, target.response, fitted.correlation)
         if self.final is not None:
             strata = target.strata
             free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
             final = self.final[features]
-
-            def union(some: np.ndarray) -> np.ndarray:
-                return self._best(fitted, some)[0]
-
             return features, view_effects(statistics, scores, union, final, fitted.points, fitted.response, free)
-        score, winner = self._best(fitted, scores)
+        score, winner = union(scores), best_pairs(statistics, scores, target.response)
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
         given = (few, self.seed, counted, fitted.unbounded)
@@ -337,6 +324,14 @@ class _Measuring:
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         shared = (fitted.points, target.response, self.to_align, dtype)
         return measured_features(features, statistics, score, winner, *shared)._replace(gaps=gaps)
+
+
+def _correlations(statistics: Sequence[FittedStatistic], correlation: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """(pairs, pairs, b) correlations of T under different pairs of views, from those (b,) under two of the pairs."""
+    found = np.ones((len(statistics), len(statistics), len(statistics[0].laws.sd)))
+    for i, j in combinations(range(len(statistics)), 2):
+        found[i, j] = found[j, i] = correlation(i, j)
+    return found
 
 
 def _counted_statistic(

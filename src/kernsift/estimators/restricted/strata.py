@@ -14,6 +14,8 @@ from kernsift.execution.codes import code_dtype
 
 NUMBERS = 2**20
 """Numbers of one array with a matrix for each feature and stratum."""
+ROUNDING = 1e-12
+"""What differences within strata or units are of the values at most, where they are rounding errors."""
 
 
 class Strata(NamedTuple):

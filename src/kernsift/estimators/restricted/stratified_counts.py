@@ -18,7 +18,7 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.responses import summed_rows
-from kernsift.estimators.restricted.strata import Strata
+from kernsift.estimators.restricted.strata import ROUNDING, Strata
 from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation
@@ -28,8 +28,6 @@ FEWEST = 2**10
 """The fewest rows that are counted by point and stratum."""
 # Moments are exact where those of V leave out more than this share.
 _LEFT_OUT = 0.02
-# Traces within strata of at most this share of those around 0 are rounding errors.
-_ROUNDING = 1e-12
 # The most numbers of factors with exact moments.
 _NUMBERS = 2**22
 # The most strata, and the fewest rows of these on average: a table has a column for every stratum.
@@ -147,7 +145,7 @@ class StratifiedCounts(NamedTuple):
         xp = namespace(one.sums)
         squares = to_numpy((xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :])
         found = squares - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.rows.strata.sizes
-        return np.where(found > _ROUNDING * squares, found, 0.0)
+        return np.where(found > ROUNDING * squares, found, 0.0)
 
     def carried_by_few_rows(self, one: CountedFactor, target: np.ndarray) -> np.ndarray:
         """(b,) whether the moments of V are not those of features with this factor and a response with one of (p, N).

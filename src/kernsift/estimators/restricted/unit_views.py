@@ -12,7 +12,7 @@ import numpy as np
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.pairs import Pair
-from kernsift.estimators.restricted.strata import Strata
+from kernsift.estimators.restricted.strata import ROUNDING, Strata
 from kernsift.execution.arrays import Array, asarray_like, at_least, in_double, namespace, take, to_numpy
 from kernsift.execution.codes import lookup
 from kernsift.kernels.contingency import Tabulation
@@ -43,8 +43,6 @@ much may have spreads that differ little.
 """
 # Units are counted point by point where they have at least this many rows on average; else row by row.
 _ROWS_PER_UNIT = 4
-# Differences of means of at most this share of the largest value are rounding errors.
-_ROUNDING = 1e-12
 # What views are made of.
 _SOURCES = {
     "aligned location": ("aligned smooth",),
@@ -152,5 +150,5 @@ def unit_means(factor: Array, known: Tabulation, rows: Exchangeability, units: n
     # Units with the same values differ by rounding errors, which must not be scaled up later.
     xp = namespace(means)
     spread = xp.max(xp.max(means, axis=2) - xp.min(means, axis=2), axis=1)
-    varies = spread > _ROUNDING * in_double(xp.max(xp.abs(factor), axis=(1, 2)))
+    varies = spread > ROUNDING * in_double(xp.max(xp.abs(factor), axis=(1, 2)))
     return xp.where(varies[:, None, None], means, 0.0)
