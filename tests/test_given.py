@@ -350,6 +350,13 @@ def test_what_the_confounders_determine(frame):
         relate(frame, "y", given=3 * frame.y)
     copied = relate(frame.assign(copy=frame.y), "y", distinct=True, random_state=0)
     assert [name for name, own in zip(copied.names, copied.distinct, strict=True) if own] == ["copy"]
+    # The same where features miss values, and are tested pattern by pattern.
+    gaps = frame[["y", "direct"]].assign(copy=frame.y)
+    gaps.loc[0, "direct"] = np.nan
+    copied = relate(gaps, "y", distinct=True, random_state=0)
+    assert [name for name, own in zip(copied.names, copied.distinct, strict=True) if own] == ["copy"]
+    with pytest.raises(InputError, match="given: the confounders determine the response"):
+        relate(gaps[["y", "direct"]], "y", given=3 * frame.y)
     sparse = frame.assign(noise=frame.noise.where(np.arange(300) < 9))
     few = relate(sparse, "y", given=np.random.default_rng(0).normal(size=(300, 8)), random_state=0)
     assert few.all_pvalues[few.feature_names.index("noise")] == 1.0

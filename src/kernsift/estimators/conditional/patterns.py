@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -71,13 +70,16 @@ def _by_pattern(
     """Scores of features that miss different rows, and (d,) which are constant, and which cannot be tested."""
     (constant, untested), winners = np.zeros((2, pooled.d), dtype=bool), []
     parts: list[tuple[np.ndarray, Scores]] = []
+    refusal = InputError("X: no feature has two rows with different responses.")
     for own, part, given in pattern_tables(patterns, bandwidth, rng):
         if not len(own.features):
             continue
         found = None
-        with suppress(NothingLeft):
+        try:
             found = measure(part, given, subset._replace(rows=own.rows))
             untested[own.features] = found is None
+        except NothingLeft as error:
+            refusal = error
         if (rows := stack(part)).n:
             constant[own.features] = rows.constant
         if found is not None:
@@ -85,7 +87,7 @@ def _by_pattern(
             winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
             parts.append((own.features, found))
     if not parts:
-        raise InputError("X: no feature has two rows with different responses.")
+        raise refusal
     cov = ResidualAlignment(tuple(winners), pooled.d)
     effects, views = partial(pattern_effects, parts), cov.of_winners("pair", None)
     return Scores(pooled.names, cov.scores, cov, effects=effects, views=views), constant, untested
