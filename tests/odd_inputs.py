@@ -401,7 +401,7 @@ SHAPES = [
     Odd(
         "complex response",
         lambda: relate(X, X[:, 0] * 1j),
-        "^y: the response 'y0' holds values of type complex128, which cannot be tested; choose another response",
+        "^y: the response 'y' holds values of type complex128, which cannot be tested; choose another response",
     ),
     Odd("response is all of X", lambda: relate(XF[["b"]], "b"), "^X: no column is left beside the response.*pass more"),
     Odd(

@@ -275,11 +275,24 @@ def test_a_response_of_text_that_is_numbers_needs_a_decision() -> None:
     ):
         relate(frame, "price")
     mixed = [1 if i % 2 else "one" for i in range(N)]
-    with pytest.raises(InputError, match=r"^y: the response 'y0' holds numbers and text such as 'one'"):
+    with pytest.raises(InputError, match=r"^y: the response 'y' holds numbers and text such as 'one'"):
         relate(frame[["x"]], pd.Series(mixed))
     assert as_xy(frame[["x"]], pd.Series(mixed), response="category")[1].levels == {"y": ("1", "one")}
     assert not as_xy(frame, "price", kinds={"price": "number"})[1].levels
     assert as_xy(frame[["x"]], ["0", "1", "2"] * (N // 3))[1].levels == {"y": ("0", "1", "2")}
+    # A column of that name in the table is not the response.
+    table, response = as_xy(frame[["x"]].assign(y="a"), np.arange(N) % 2, kinds={"y": "drop"})
+    assert table.names == ("x",) and response.names == ("y",)
+
+
+def test_a_response_of_identifiers_is_noted() -> None:
+    frame = pd.DataFrame({"x": RNG.normal(size=N), "id": [f"p{max(i, 3)}" for i in range(N)]})
+    with collect_notes() as notes:
+        as_xy(frame, "id")
+    assert f"The response holds 57 different values in {N} rows, as an identifier does; few rows" in " ".join(notes)
+    with collect_notes() as notes:
+        as_xy(frame[["x"]], [f"p{i % 30}" for i in range(N)])
+    assert not any("identifier" in note for note in notes)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------

@@ -159,6 +159,10 @@ def test_several_classes() -> None:
     assert "lowest in A" in higher
     wider = describe_by_level(rng.normal(0, [1.0, 5.0, 2.0], (100, 3)).T.ravel(), codes, ["A", "B", "C"]).text
     assert wider.startswith("differs by class: widest in B (IQR")
+    # The largest median is that of a class of few rows, which is left out.
+    values = np.concatenate([rng.normal([0.0, 3.0], 1, (100, 2)).T.ravel(), [9.0, 9.0]])
+    few = describe_by_level(values, np.repeat([0, 1, 2], [100, 100, 2]), ["A", "B", "C"]).text
+    assert few.startswith("differs by class of 5 or more rows: highest in B (median ")
     city = np.where(rng.random(300) < np.array([0.1, 0.9, 0.1])[codes], 1, 0)
     assert describe_cells(city, codes, ["Oslo", "Rome"], ["A", "B", "C"]).text.startswith("more 'Rome' in B: ")
 

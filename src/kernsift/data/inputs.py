@@ -129,6 +129,8 @@ def read_xy(
     target = loaded(target, parse_memory(memory))
     if not len(features.names):
         raise InputError(f"X: no column is left beside the response {quoted(target.names)}; pass more columns.")
+    if not target.named and len(target.names) == 1 and "y" not in features.names:
+        target = target.renamed(["y"], False)  # what messages and `kinds` call it
     own, rest = split_kinds(options.pop("kinds", None), target.names)
     if response == "category":  # decides on text that is mixed with numbers
         own = {name: "category" for name, kind in zip(target.names, target.kinds, strict=True) if kind in TEXTS} | own

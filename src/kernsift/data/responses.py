@@ -34,6 +34,11 @@ def response_table(target: Columns, response: str) -> Table:
             f"y: a response of classes must have classes that repeat, but each of the {answer.n} rows has its own; "
             "pass numbers, or choose another response."
         )
+    if answer.categorical[0] and 2 * len(answer.levels[answer.names[0]]) > answer.n:
+        add_note(
+            f"The response holds {len(answer.levels[answer.names[0]]):,} different values in {answer.n:,} rows, as an "
+            "identifier does; few rows have a class in common."
+        )
     return answer
 
 

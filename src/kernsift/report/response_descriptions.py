@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -63,12 +64,14 @@ def describe_by_level(
     """
     counts = np.bincount(codes, minlength=len(levels))
     # Extremes of very small classes are due to chance.
-    enough = np.flatnonzero(counts >= max(5, 0.01 * len(values)))
-    used = enough if len(enough) > 1 else np.flatnonzero(counts >= min(5, counts.max()))
+    fewest = max(5, math.ceil(0.01 * len(values)))
+    fewest = fewest if (counts >= fewest).sum() > 1 else min(5, int(counts.max()))
+    used = np.flatnonzero(counts >= fewest)
+    which = f" of {fewest:,} or more rows" if len(used) < np.count_nonzero(counts) else ""
     distinct = np.unique(values)
     if len(used) < 2 or len(distinct) < 2:
         return Description()
-    start, groups = f"{what} differs by class".strip(), [values[codes == level] for level in used]
+    start, groups = f"{what} differs by class{which}".strip(), [values[codes == level] for level in used]
     if len(distinct) == 2:
         shares = np.array([(group == distinct[1]).mean() for group in groups])
         top, bottom = levels[used[shares.argmax()]], levels[used[shares.argmin()]]
