@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from kernsift.cli import options
 from kernsift.cli.app import app, main
 from kernsift.cli.messages import command_line_message
 from kernsift.estimators import HSIC, MMD, SCREEN
+from kernsift.experiments.configurations import ARTEFACTS
 from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS
 from kernsift.kernels.functions import KERNELS
@@ -642,7 +644,19 @@ def test_version_and_commands(kernsift) -> None:
 
 def test_reproduce_passes_everything_on(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
     reproduce = pytest.importorskip("kernsift.experiments.reproduce")
-    seen: list[str] = []
-    monkeypatch.setattr(reproduce, "main", lambda arguments: seen.extend(arguments) or 4)
-    assert kernsift("reproduce", "--list", "-x", "figure 1")[0] == 4
-    assert seen == ["--list", "-x", "figure 1"]
+    seen: dict[str, object] = {}
+    monkeypatch.setattr(reproduce, "run", lambda **arguments: seen.update(arguments) or 4)
+    assert kernsift("reproduce", "fig1", "table1", "--trials", "7", "--data-dir", "d", "--quick", "--seed", "3")[0] == 4
+    given = {"names": ("fig1", "table1"), "trials": 7, "data_dir": "d", "quick": True, "seed": 3}
+    assert seen.items() >= given.items() and set(seen) == set(inspect.signature(reproduce.reproduce).parameters)
+
+
+def test_the_list_names_every_artefact(kernsift) -> None:
+    code, said, _ = kernsift("reproduce", "--list")
+    assert code == 0 and [line.split()[0] for line in said.splitlines()] == list(ARTEFACTS)
+
+
+@pytest.mark.parametrize("arguments", [("--trials", "0"), ("--workers", "two"), ("--seed", "-1")])
+def test_numbers_of_reproduce_that_make_no_sense_are_refused(kernsift, arguments: tuple[str, str]) -> None:
+    code, _, said = kernsift("reproduce", *arguments)
+    assert code == 2 and said.startswith(f"kernsift: Invalid value for '{arguments[0]}'")

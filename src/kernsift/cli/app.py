@@ -6,6 +6,7 @@ immediate.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kernsift.groups import GroupResults
     from kernsift.result import Result
 
+_POSITIVE = click.IntRange(min=1)
 _EXIT_CODES = """\b
 Exit codes:
   0    the question was answered, with or without discoveries
@@ -249,18 +251,37 @@ def demo(seed: int, report: str | None, debug: bool) -> None:
     show(explain(result, best, terminal_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
 
 
-@app.command(
-    short_help="Run the paper's experiments again.",
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
-    add_help_option=False,
+@app.command(short_help="Run the paper's experiments again.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--list", "listed", is_flag=True, help="List the figures and tables.")
+@click.option("--trials", type=_POSITIVE, metavar="N", default=100, show_default=True, help="Trials of each setting.")
+@click.option("--workers", type=_POSITIVE, metavar="N", help="Use N processes.  [default: one a core]")
+@click.option("--out", metavar="DIR", default="reproduction", show_default=True, help="Folder for results.")
+@click.option("--data-dir", metavar="DIR", help="Folder with the data files.  [default: KERNSIFT_DATA, or a download]")
+@click.option("--quick", is_flag=True, help="Everything in about a minute, with few trials.")
+@click.option("--cluster", metavar="ADDRESS", help="Use the Dask cluster at this address.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of everything."
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--tiny", is_flag=True, hidden=True)
 @click.pass_context
-def reproduce(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run the paper's experiments again; `kernsift reproduce --help` lists them."""
-    from kernsift.experiments.reproduce import main as reproduction
+def reproduce(context: click.Context, /, listed: bool, workers: int | None, **given: Any) -> None:
+    """Run the paper's experiments, and put its numbers and ours side by side.
 
-    context.exit(int(reproduction(list(arguments)) or 0))
+    NAME are figures and tables, by default all of them. A run that was stopped, or killed, continues when the same
+    command is given again.
+
+    \b
+    Examples:
+      kernsift reproduce --quick
+      kernsift reproduce fig1 table1 --workers 4
+    """
+    from kernsift.experiments.reproduce import list_artefacts, run
+
+    if listed:
+        list_artefacts()
+        return
+    context.exit(run(workers=workers or os.cpu_count() or 1, **given))
 
 
 @app.command(short_help="Make the shell complete commands and options.")

@@ -1,22 +1,22 @@
-"""The command: run the paper's experiments and put its numbers and ours side by side.
+"""Run the paper's experiments and put its numbers and ours side by side.
 
-    python -m kernsift.experiments.reproduce fig1 table1 --trials 100 --workers 2 --out results
+    kernsift reproduce fig1 table1 --trials 100 --workers 2 --out results
 
 Every finished trial is stored at once, so the same command again continues a run that was stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kernsift.exceptions import required
 from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
@@ -145,13 +145,14 @@ def _write(result: Reproduction, folder: Path) -> None:
     write_page(result, folder)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit status."""
-    arguments = vars(_parser().parse_args(argv))
-    if arguments.pop("list"):
-        for artefact in ARTEFACTS.values():
-            print(f"{artefact.name:14} {artefact.title}")
-        return 0
+def list_artefacts() -> None:
+    """Print the names and titles of the figures and tables."""
+    for artefact in ARTEFACTS.values():
+        print(f"{artefact.name:14} {artefact.title}")
+
+
+def run(**arguments: Any) -> int:
+    """`reproduce`, with its errors in one line; returns the exit status."""
     start = time.monotonic()
     try:
         result = reproduce(**arguments)
@@ -175,36 +176,3 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{result.agreed} of {len(result.judged)} printed numbers agree with the paper's.")
     print(f"{Path(arguments['out']) / 'index.html'}: written after {time.monotonic() - start:.0f} s.")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kernsift reproduce",
-        description="Run the paper's experiments and put its numbers and ours side by side. A run that was stopped, "
-        "or killed, continues when the same command is given again.",
-    )
-    add, positive = parser.add_argument, _whole_number(1)
-    add("names", nargs="*", metavar="NAME", help="figures and tables to run (default: all; see --list)")
-    add("--trials", type=positive, default=100, metavar="N", help="trials of each setting (100)")
-    add("--workers", type=positive, default=os.cpu_count() or 1, metavar="N", help="processes (one a core)")
-    add("--out", default="reproduction", metavar="DIR", help="folder for results (reproduction)")
-    add("--data-dir", metavar="DIR", help="folder with the data files (else KERNSIFT_DATA, else download)")
-    add("--list", action="store_true", help="list the figures and tables")
-    add("--quick", action="store_true", help="everything in about a minute, with few trials")
-    add("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
-    add("--seed", type=_whole_number(0), default=0, metavar="N", help="seed of everything (0)")
-    add("--tiny", action="store_true", help=argparse.SUPPRESS)
-    return parser
-
-
-def _whole_number(least: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        if text.isascii() and text.isdigit() and int(text) >= least:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"a whole number of at least {least} was needed, got {text!r}")
-
-    return convert
-
-
-if __name__ == "__main__":
-    sys.exit(main())
