@@ -44,6 +44,31 @@ def test_truncation_among_parallel_lines(k):
             assert inside(pieces, t) == (feature in TopK(k).select(intercept + slope * t))
 
 
+@pytest.mark.parametrize("k", [1, 3, 5, 6])
+def test_half_lines_of_several_features_begin_where_each_is_kept(k):
+    """Lines of many features at once: the beginning agrees with evaluation at many points, or is left open."""
+    rng = np.random.default_rng(7)
+    known = 0
+    for spread in (0.3, 0.8):
+        varies = rng.random(8) < 0.8
+        rule = TopK(k, varies)
+        features = np.flatnonzero(varies)
+        intercept, slope = rng.normal(size=(2, len(features), 8))
+        slope *= spread
+        intercept[:, ~varies], slope[:, ~varies] = 0.0, 0.0
+        own = (np.arange(len(features)), features)
+        intercept[own], slope[own] = 0.0, 1.0
+        lowest = rule.lowest(intercept.copy(), slope.copy(), features)
+        for i, feature in enumerate(features):
+            if np.isnan(lowest[i]):
+                assert k >= 8 or (np.delete(slope[i], feature) >= 1.0).any()
+                continue
+            known += 1
+            for t in np.linspace(-8, 8, 331):
+                assert (t > lowest[i]) == (feature in rule.select(intercept[i] + slope[i] * t))
+    assert known > 5
+
+
 def test_pieces_are_disjoint_and_increasing():
     rng = np.random.default_rng(2)
     for _ in range(50):

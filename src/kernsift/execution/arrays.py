@@ -29,8 +29,28 @@ RUN = 1 << 16
 # Rows that are transposed at a time, at least.
 _LINES = 1 << 8
 
-# NumPy before 2.1 lacks some functions of the standard.
-_HOST = np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy")
+
+def _numpy() -> Any:
+    """The namespace of NumPy, with ufuncs and methods for functions that call these through several others.
+
+    In a call with a small table that would take as long as the arithmetic.
+    """
+    # NumPy before 2.1 lacks some functions of the standard.
+    own = SimpleNamespace(
+        **vars(np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy"))
+    )
+    own.sum, own.max, own.all, own.any = map(_reduction, (np.add, np.maximum, np.logical_and, np.logical_or))
+    own.take = lambda x, indices, *, axis=0: x.take(indices, axis=axis, mode=INDEX_MODE)
+    own.matrix_transpose = lambda x: x.mT
+    own.astype = lambda x, dtype, *, copy=True: x.astype(dtype, copy=copy)
+    return own
+
+
+def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda x, *, axis=None, **options: ufunc.reduce(x, axis=axis, **options)
+
+
+_HOST = _numpy()
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:

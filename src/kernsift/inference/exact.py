@@ -44,4 +44,4 @@ def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
     def kept(samples: np.ndarray, feature: int) -> np.ndarray:
         return rule.keeps(samples, np.array([feature]))[:, 0]
 
-    return truncated_test(scores, selected, Event(rule.truncation, kept))
+    return truncated_test(scores, selected, Event(rule.truncation, kept, rule.lowest))

@@ -24,6 +24,8 @@ from kernsift.inference.outcome import Outcome
 
 # Columns of the covariance fetched at a time, at least, and their numbers: 2^24 doubles are 128 MB.
 _BATCH, _NUMBERS = 64, 2**24
+# Lines of several features that are looked at together.
+_TOGETHER = 2**16
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
 # Difference of the log p-values of a discrete score and of the end of its interval that counts as a tie: where two
@@ -38,6 +40,8 @@ class Event(NamedTuple):
     truncation: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
     # From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept.
     kept: Callable[[np.ndarray, int], np.ndarray]
+    # As `SelectionRule.lowest`; None where a truncation is no half-line as a rule.
+    lowest: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcome:
@@ -58,9 +62,14 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
     if hasattr(scores.cov, "paths"):
         paths = scores.cov.paths(selected, columns)
 
-    unions = [EVERYWHERE] * len(selected)
-    for place in np.flatnonzero(variances > 0).tolist():
+    unions, varies = [EVERYWHERE] * len(selected), variances > 0
+    lowest = _lowest(scores, selected, event, columns, np.where(varies, variances, 1.0))
+    half_lines = np.stack([lowest, np.full(len(selected), np.inf)], axis=1)[:, None, :]
+    for place in np.flatnonzero(varies).tolist():
         path, value, feature = paths[place], values[place], int(selected[place])
+        if path is None and lowest[place] <= value:
+            unions[place] = half_lines[place]
+            continue
         slope = columns[:, place] / variances[place]
         nuisance = scores.estimate - slope * value
         if path is None:
@@ -72,6 +81,19 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
             pieces = pieces if path is None else _unbounded_above(pieces, value)
         unions[place] = pieces
     return variances, unions
+
+
+def _lowest(
+    scores: Scores, selected: np.ndarray, event: Event, columns: np.ndarray, variances: np.ndarray
+) -> np.ndarray:
+    """Where the truncations of selected scores begin that are known to be half-lines; NaN for the others."""
+    found, values = np.full(len(selected), np.nan), scores.estimate[selected]
+    if event.lowest is None:
+        return found
+    for part in slices(0, len(selected), max(1, _TOGETHER // len(scores))):
+        slopes = columns[:, part].T / variances[part, None]
+        found[part] = event.lowest(scores.estimate - slopes * values[part, None], slopes, selected[part])
+    return found
 
 
 def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:

@@ -52,6 +52,13 @@ class SelectionRule(ABC):
         `samples` may be overwritten: a copy would cost as much as the computation.
         """
 
+    def lowest(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """(k,) where `truncation` from the lines (k, d) of each of k features begins, if it is a half-line; else NaN.
+
+        NaN also where only `truncation` tells which of the two it is.
+        """
+        return np.full(len(features), np.nan)
+
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
         own = self.own_truncation(np.array([feature]))
@@ -177,6 +184,20 @@ class TopK(SelectionRule):
         samples.partition(d - self.k, axis=1)
         return chosen >= samples[:, d - self.k, None]
 
+    def lowest(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        if self.k >= slope.shape[1]:
+            return super().lowest(intercept, slope, features)
+        gap, own = 1.0 - slope, (np.arange(len(features)), features)
+        gap[own] = 1.0
+        ahead = gap > _PARALLEL
+        crossing = intercept / np.where(ahead, gap, 1.0)
+        crossing[own] = -np.inf
+        if self.varies is not None:
+            crossing[:, ~self.varies] = -np.inf  # constant features never rank above one that varies
+        crossing.partition(-self.k, axis=1)
+        # As a rule all slopes are smaller, and every line is above the diagonal left of its crossing.
+        return np.where(ahead.all(axis=1), crossing[:, -self.k], np.nan)
+
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         if self.varies is not None and not self.varies.all():
             if not self.varies[feature]:
@@ -186,11 +207,6 @@ class TopK(SelectionRule):
             intercept, slope = intercept[self.varies], slope[self.varies]
         gap = 1.0 - slope
         gap[feature] = 1.0
-        if self.k < len(gap) and gap.min() > _PARALLEL:
-            # As a rule all slopes are smaller, and every line is above the diagonal left of its crossing.
-            crossing = intercept / gap
-            crossing[feature] = -np.inf
-            return np.array([[np.partition(crossing, -self.k)[-self.k], np.inf]])
         scale = np.max(np.abs(intercept), initial=0.0)
         parallel = np.abs(gap) < _PARALLEL
         tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)
