@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.data.columns.named_columns import column_names
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.rows.row_arguments import RowArguments
 from kernsift.data.tables import Table
@@ -116,7 +117,7 @@ class CallSettings:
         """Which rows belong together; `label` is an argument that may name a column as well."""
         given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
         for argument, columns in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
-            names = _column_names(columns)
+            names = column_names(columns)
             # Text that repeats is one label for each row.
             for name in names if len(names) == len(set(names)) else ():
                 if purpose.setdefault(name, argument) != argument:
@@ -152,9 +153,9 @@ class CallSettings:
                 f"given_model: needs a scikit-learn regressor, got {model!r}; pass for instance "
                 "HistGradientBoostingRegressor()."
             )
-        names = _column_names(given)
+        names = column_names(given)
         for other, value in others.items():
-            if twice := [name for name in _column_names(value) if name in names]:
+            if twice := [name for name in column_names(value) if name in names]:
                 raise InputError(f"given: '{twice[0]}' is named by {other}= as well; name it once.")
         recorded = {
             "given": None if given is None else names or "data",
@@ -251,12 +252,6 @@ def _is_regressor(model: Any) -> bool:
     from sklearn.base import is_regressor
 
     return not isinstance(model, type) and hasattr(model, "predict") and bool(is_regressor(model))
-
-
-def _column_names(value: Any) -> list[str]:
-    """The column names that an argument consists of; none where it is data."""
-    names = list(value) if isinstance(value, list | tuple) else [value]
-    return names if all(isinstance(name, str) for name in names) else []
 
 
 def check_test_options(options: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -92,6 +93,23 @@ def check_choice(argument: str, value: Any, choices: Sequence[Any]) -> None:
     if value not in choices:
         *others, last = map(repr, choices)
         raise InputError(f"{argument}: needs {', '.join(others)} or {last}, got {value!r}; choose one of them.")
+
+
+def check_unique(argument: str, names: Iterable[Any], what: str = "column names", fix: str = "rename columns") -> None:
+    """Refuse names of which some occur more than once."""
+    repeated = [name for name, count in Counter(map(str, names)).items() if count > 1]
+    if repeated:
+        occur = "occurs" if len(repeated) == 1 else "occur"
+        raise InputError(f"{argument}: {what} must be unique, but {quoted(repeated)} {occur} more than once; {fix}.")
+
+
+def check_row_count(argument: str, count: int, rows: int, table: str = "X", fix: str = "") -> None:
+    """Refuse values of which there is not one for each row of a table."""
+    if count != rows:
+        raise InputError(
+            f"{argument}: one value for each row of {table} is needed, but {table} has {rows} rows and {argument} has "
+            f"{count}; {fix or 'check that both come from the same rows'}."
+        )
 
 
 def check_flag(argument: str, value: Any) -> None:

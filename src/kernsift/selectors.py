@@ -20,7 +20,7 @@ from kernsift.data.inputs import as_table
 from kernsift.data.preparation import prepare
 from kernsift.data.row_buffer import RowBuffer
 from kernsift.estimators import HSIC
-from kernsift.exceptions import InputError, check_choice
+from kernsift.exceptions import InputError, check_choice, check_row_count
 from kernsift.execution.arrays import to_numpy
 from kernsift.options import Options
 from kernsift.result import Result
@@ -113,10 +113,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
                 "rows that came before; pass them all to a clone of this selector."
             )
         X, y = self._validated(X, y, first=buffer is None, least=1)
-        if X.shape[0] != len(y):
-            raise InputError(
-                f"y: one value for each row of X is needed, but X has {X.shape[0]} rows, y has {len(y)}; pass as many."
-            )
+        check_row_count("y", len(y), X.shape[0])
         if buffer is None:
             buffer = self._buffer = RowBuffer()
         buffer.add(X, y)
@@ -294,11 +291,7 @@ class SelectMMD(_KernelSelector):
         # Rows without a label belong to no sample.
         labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
         for name, values in {"y": labels, **rows}.items():
-            if len(values) != count:
-                raise InputError(
-                    f"{name}: one label for each row of X is needed, but X has {count} rows and {name} has "
-                    f"{len(values)}; check that both come from the same rows."
-                )
+            check_row_count(name, len(values), count)
         found = np.unique(labels[labelled])
         if len(found) < 2:
             raise InputError("y: at least two labels (classes) are needed to compare samples, got one class; add rows.")

@@ -6,7 +6,6 @@ Arrays of other libraries than NumPy stay there, on their device.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -19,7 +18,7 @@ from scipy import sparse
 
 from kernsift.data.columns.cells import ColumnCells, array_column, narwhals_kind, number_kind, series_column
 from kernsift.data.columns.columns import Columns
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, check_unique, quoted
 from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, to_numpy
 
 LARGEST_DENSE = 50_000_000
@@ -39,20 +38,12 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
         frame = None if type(data) is np.ndarray and not data.dtype.names else _frame(data, argument, prefix)
         columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
     if columns.named:
-        _refuse_repeated(columns.names, argument)
+        check_unique(argument, columns.names)
     if columns.values.shape[1] == 0:
         raise InputError(
             f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}; add one."
         )
     return columns
-
-
-def _refuse_repeated(names: Sequence[str], argument: str) -> None:
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        occur = "occurs" if len(repeated) == 1 else "occur"
-        raise InputError(
-            f"{argument}: column names must be unique, but {quoted(repeated)} {occur} more than once; rename columns."
-        )
 
 
 def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
@@ -73,7 +64,7 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         native = nw.from_native(data, allow_series=True, pass_through=True)
     except nw.exceptions.DuplicateError:
         names = data.column_names if hasattr(data, "column_names") else data.columns
-        _refuse_repeated(list(map(str, names)), argument)
+        check_unique(argument, names)
         raise
     if isinstance(native, nw.LazyFrame):
         raise InputError(

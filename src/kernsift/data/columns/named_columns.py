@@ -12,13 +12,19 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.frames import read_columns, side_by_side
-from kernsift.exceptions import InputError, nearest, quoted
+from kernsift.exceptions import InputError, check_row_count, nearest, quoted
 from kernsift.execution.notes import add_note
 
 
 def as_column_name(value: Any) -> Any:
     """An integer, which names a column where pandas gave the names, as text, like all names; anything else as it is."""
     return str(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+
+
+def column_names(value: Any) -> list[str]:
+    """The column names that an argument consists of; none where it is data."""
+    names = list(value) if isinstance(value, list | tuple) else [value]
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
@@ -43,14 +49,10 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
     aside = source.annotations.names if source.annotations is not None else []
     if not _is_names(wanted, {*own, *aside}, source.n):
         columns = read_columns(wanted, argument, prefix=argument) if not isinstance(wanted, Source) else wanted
-        if columns.n != source.n:
-            fix = "check that both come from the same rows"
-            if isinstance(wanted, list) and set(map(str, wanted)) <= {*own, *aside}:
-                fix = f"to name columns, pass text, as in {list(map(str, wanted))}"
-            raise InputError(
-                f"{argument}: one value for each row of {table} is needed, but {table} has {source.n} rows and "
-                f"{argument} has {columns.n}; {fix}."
-            )
+        fix = ""
+        if isinstance(wanted, list) and set(map(str, wanted)) <= {*own, *aside}:
+            fix = f"to name columns, pass text, as in {list(map(str, wanted))}"
+        check_row_count(argument, columns.n, source.n, table, fix)
         return source, columns if isinstance(columns, Source) else MemorySource(columns, argument)
     asked = list(dict.fromkeys([wanted] if isinstance(wanted, str) else wanted))
     if not own and not aside:
@@ -83,10 +85,9 @@ def _is_names(wanted: Any, names: set[str], rows: int) -> bool:
     """Whether these are column names; a list of strings may also be one label per row, which repeat or are unknown."""
     if isinstance(wanted, str):
         return True
-    if not (isinstance(wanted, (list, tuple)) and wanted and all(isinstance(name, str) for name in wanted)):
-        return False
-    distinct = len(set(wanted)) == len(wanted) and set(wanted) <= names
-    return distinct or len(wanted) != rows
+    named = column_names(wanted)
+    distinct = len(set(named)) == len(named) and set(named) <= names
+    return bool(named) and (distinct or len(named) != rows)
 
 
 def align(first: Source, second: Source) -> tuple[Source, Source]:

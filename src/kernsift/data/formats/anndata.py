@@ -24,7 +24,7 @@ from kernsift.data.formats.source import Annotations, Source
 from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
 from kernsift.data.frames import read_columns
 from kernsift.data.sparse import ChunkedStore, SparseRows
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, check_unique, quoted
 from kernsift.execution.memory import machine_memory
 
 # Matrices above this share of the machine's memory stay in their files.
@@ -72,14 +72,8 @@ def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -
 
 
 def _check_names(names: Sequence[str], argument: str, what: str = "variables") -> None:
-    if len(set(names)) < len(names):
-        found, counts = np.unique(decoded(names), return_counts=True)
-        method = "var_names_make_unique" if what == "variables" else "obs_names_make_unique"
-        repeated = found[counts > 1]
-        raise InputError(
-            f"{argument}: names of {what} must be unique, but {quoted(repeated)} "
-            f"{'occurs' if len(repeated) == 1 else 'occur'} more than once; call adata.{method}()."
-        )
+    method = "var_names_make_unique" if what == "variables" else "obs_names_make_unique"
+    check_unique(argument, decoded(names), f"names of {what}", f"call adata.{method}()")
 
 
 def _matrix_path(argument: str, layer: str | None, layers: list[str], raw: bool) -> str:

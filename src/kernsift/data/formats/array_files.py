@@ -13,7 +13,7 @@ from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.source import Rows, Source
 from kernsift.data.frames import read_columns, side_by_side
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 
 CHUNK = 8 << 20
 """Bytes of an array that are read at a time where nothing else suggests a size."""
@@ -69,6 +69,16 @@ class ArraySource(Source):
         """The cells at sorted rows: the run that holds all of them is read and thinned out."""
         first = int(rows[0])
         return self.cells(columns, first, int(rows[-1]) + 1)[rows - first]
+
+
+def only_name(names: Sequence[str], what: str, argument: str, label: str, example: str) -> str:
+    """The name of the only array of a file or folder."""
+    if len(names) != 1:
+        raise InputError(
+            f"{argument}: one {what} is needed, but {label} holds {quoted(names) or 'none'}; name it, as in "
+            f"'{label}::{example}'."
+        )
+    return names[0]
 
 
 def check_shape(shape: tuple[int, ...], dtype: Any, argument: str, name: str) -> None:

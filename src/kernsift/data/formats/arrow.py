@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
@@ -16,7 +15,7 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.arrow_cells import arrow_columns, arrow_kind
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS, Bounds, Rows, Source, joined_integers
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, check_unique, quoted
 
 # Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
 _TOGETHER = 8 << 20
@@ -130,12 +129,7 @@ class ArrowSource(Source):
         self._readers = Readers()
         self._spent = 0
         for fragment in fragments:
-            repeated = [name for name, count in Counter(fragment.schema.names).items() if count > 1]
-            if repeated:
-                raise InputError(
-                    f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once in "
-                    f"{fragment.name}; rename them."
-                )
+            check_unique(f"{argument}: {fragment.name}", fragment.schema.names)
             # Most have that of the first: a table of many files is kept and sent with one of them.
             if fragment.schema.equals(fragments[0].schema, check_metadata=True):
                 fragment.schema = fragments[0].schema

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.array_files import ArraySource, read_block
+from kernsift.data.formats.array_files import ArraySource, only_name, read_block
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.exceptions import InputError, quoted, required
 
@@ -72,13 +72,7 @@ def opened_hdf5(data: Any, argument: str) -> Hdf5Dataset:
 def _only_dataset(found: Any, argument: str, label: str) -> Any:
     if not hasattr(found, "visititems"):
         return found
-    names = _datasets(found)
-    if len(names) != 1:
-        what = quoted(names) if names else "none"
-        raise InputError(
-            f"{argument}: one dataset is needed, but {label} holds {what}; name it, as in '{label}::/name'."
-        )
-    return found[names[0]]
+    return found[only_name(_datasets(found), "dataset", argument, label, "/name")]
 
 
 def _datasets(group: Any) -> list[str]:

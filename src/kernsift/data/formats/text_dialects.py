@@ -25,7 +25,7 @@ import numpy as np
 
 from kernsift.data.columns.written_numbers import is_number
 from kernsift.data.formats.archives import check_unpacked_size, text_member
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, check_unique
 
 # In the order of trial: a comma may be a decimal sign, and a space part of a name.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
@@ -313,9 +313,7 @@ def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
 def header_names(cells: list[str], name: str) -> list[str]:
     """The names in the first line of a table: made up where a cell is empty, and each only once."""
     header = [cell.strip() or f"Unnamed: {i}" for i, cell in enumerate(cells)]  # as pandas calls them
-    repeated = next((cell for cell, count in Counter(header).items() if count > 1), None)
-    if repeated is not None:
-        raise InputError(f"{name}: column names must be unique, but '{repeated}' occurs more than once; rename one.")
+    check_unique(name, header, fix="rename one")
     return header
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.array_files import ArraySource, read_block
+from kernsift.data.formats.array_files import ArraySource, only_name, read_block
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.exceptions import InputError, quoted, required
+from kernsift.exceptions import InputError, required
 
 
 class ZarrArray(ArraySource):
@@ -69,11 +69,8 @@ def _only_array(found: Any, argument: str, label: str) -> tuple[Any, str]:
     if found.attrs.get("encoding-type") == "anndata":
         raise InputError(f"{argument}: {label} holds AnnData; read it with anndata.read_zarr and pass that.")
     arrays = dict(sorted(found.arrays()))
-    if len(arrays) != 1:
-        what = f"{quoted(arrays)}" if arrays else "none"
-        raise InputError(f"{argument}: one array is needed, but {label} holds {what}; name it, as in '{label}::name'.")
-    ((name, array),) = arrays.items()
-    return array, str(name)
+    name = only_name(list(arrays), "array", argument, label, "name")
+    return arrays[name], name
 
 
 def opened_zarr(data: Any, argument: str) -> ZarrArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernsift.data.columns.columns import Columns
 from kernsift.data.columns.kinds import split_kinds
-from kernsift.data.columns.named_columns import align, take_columns
+from kernsift.data.columns.named_columns import align, column_names, take_columns
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.frames import read_columns
@@ -38,9 +38,7 @@ def take_sample_confounders(samples: Samples, given: Any, kinds: Any) -> tuple[S
     if given is None:
         return samples, None, kinds
     one, two = samples.first, samples.second
-    named = isinstance(given, str) or (
-        isinstance(given, (list, tuple)) and len(given) > 0 and all(isinstance(name, str) for name in given)
-    )
+    named = bool(column_names(given))
     if named or (samples.rows is None and isinstance(given, tuple) and len(given) == 2):
         parts = [given, given] if named else list(given)
         (first, own), (second, other) = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernsift.data.columns.columns import EXACT, Columns
 from kernsift.data.columns.encoding import number_name
-from kernsift.data.columns.named_columns import take_columns
+from kernsift.data.columns.named_columns import column_names, take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.rows.exchangeability import Exchangeability, varies
 from kernsift.exceptions import InputError, quoted
@@ -132,7 +132,7 @@ class RowArguments:
                 rows = np.arange(tables[0].n)
                 self._labels[argument] += 2 * [RowLabels(rows.astype(str), rows)]
                 continue
-            named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(one, str) for one in given))
+            named = isinstance(given, str | list) and bool(column_names(given))
             if not named and not (isinstance(given, list | tuple) and len(given) == 2):
                 raise InputError(
                     f"{argument}: for two tables a column name or a pair of arrays, one for each, is needed, got "
