@@ -297,7 +297,11 @@ CONTAINERS = [
     Odd("a number", pair(3.5, Y), "^X: a table with rows and columns is needed, got float.*2-D"),
     Odd("a name of nothing", pair("no_such_file.csv", Y), "^X: "),
     Odd("bytes", pair(b"1,2", Y), "^X: .* is needed.*bytes|^X: a table"),
-    Odd("three axes", pair(np.ones((4, 3, 2)), Y), r"^X: .*shape \(4, 3, 2\).*2-D"),
+    Odd(
+        "three axes",
+        pair(np.ones((4, 3, 2)), Y),
+        r"^X: .*shape \(4, 3, 2\).*2-D array, such as X.reshape\(len\(X\), -1\)",
+    ),
     Odd("no axes", pair(np.array(1.0), Y), r"^X: .*shape \(\).*2-D"),
     Odd("fields", twice(lambda v: np.rec.fromarrays(list(v.T), names=list(NAMES))), same),
     Odd("fields in two dimensions", pair(np.zeros((9, 2), dtype=[("a", "f8")]), Y), "^X: .*fields.*data frame"),
@@ -379,6 +383,21 @@ SHAPES = [
         "dates as response",
         lambda: relate(X, pd.Timestamp("2020") + pd.to_timedelta(X[:, 0], "D"), random_state=0),
         finds("x0"),
+    ),
+    Odd(
+        "labels for fewer rows",
+        lambda: relate(XF, ["u", "v"] * 14),
+        "^y: X has no column 'u'; it has 'a', 'b', 'c'; pass .*, or one value for each of its 30 rows, not 28",
+    ),
+    Odd(
+        "text as time of a censored response",
+        lambda: relate(XF, (WORDS, np.arange(ROWS) % 2)),
+        "^y: the time of a censored response must be numbers, but 'time' holds text such as 'u'; pass .time, event.",
+    ),
+    Odd(
+        "strata without a value",
+        lambda: compare(XF, YF, strata=(np.full(ROWS, np.nan), np.full(ROWS, np.nan))),
+        "^strata: no row is left that has a value",
     ),
     Odd("no such response", lambda: relate(XF, "bb"), "^y: X has no column 'bb'.*pass a column name"),
     Odd("response by name of an array", lambda: relate(X, "b"), "^y: 'b' cannot name columns of X.*data frame"),
@@ -467,6 +486,7 @@ NAMED = [
 # Cells ----------------------------------------------------------------------------------------------------------------
 
 _HALF = np.where(np.arange(ROWS) < 15, "u", "v")
+_DAYS = pd.to_datetime(["2020-01-01", "2020-01-02"] * (ROWS // 2))
 
 
 def scaled(factor: float, shift: float = 0.0) -> Callable[[], Result]:
@@ -566,6 +586,26 @@ CELLS = [
         column([str(i) for i in range(ROWS)], range(ROWS)),
         "^X: 1 column needs a decision: 'z' holds numbers as text",
     ),
+    Odd(
+        "numbers against strings of numbers",
+        column(range(ROWS), [str(i) for i in range(ROWS)]),
+        "^Y: 1 column needs a decision: 'z' holds numbers as text",
+    ),
+    Odd(
+        "dates against numbers",
+        column(pd.date_range("2020", periods=ROWS), range(ROWS)),
+        "^Y: column 'z' must be of the same kind as in X, but it holds dates in X and numbers in Y; convert",
+    ),
+    Odd(
+        "dates against their strings, compared for equality",
+        column(_DAYS, _DAYS.strftime("%Y-%m-%d"), kinds={"z": "category"}),
+        with_z(False),
+    ),
+    Odd(
+        "dates as categories have the names of dates",
+        column(_DAYS, _DAYS[:1].repeat(ROWS), kinds={"z": "category"}),
+        lambda result: is_("more '2020-01-01' in Y: 100% v 50%")(result["z"].description),
+    ),
     Odd("numbers and strings mixed", column(["u", *range(29)]), "^X: 1 column.*'z' holds numbers.* text such as 'u'"),
     Odd("NumPy strings", pair(np.array([["u"], ["v"]] * 9), np.array([["u"], ["v"]] * 9)), finds()),
     Odd(
@@ -631,7 +671,11 @@ CELLS = [
         ),
         with_z(True),
     ),
-    Odd("truth values against text", column([True, False] * 15, WORDS), "convert.*or compare.*kinds={'z': 'category'}"),
+    Odd(
+        "truth values against text",
+        column([True, False] * 15, WORDS),
+        "holds truth values in X and cat.*convert.*or compare.*kinds={'z': 'category'}",
+    ),
     Odd("times of day", column([datetime.time(1)] * ROWS, [datetime.time(2)] * ROWS), with_z(True)),
     Odd("NumPy dates", column(np.array(["2020", "2021"] * 15, "M8[D]")), with_z(False)),
     Odd(
@@ -788,7 +832,7 @@ ARGUMENTS = [
     Odd("two scales", given(test=Multiscale(scales=[1, 2])), "^scales: needs at least three different positive"),
     Odd("scales are text", given(test=Multiscale(scales="log")), "^scales: needs at least three different positive"),
     Odd("unknown model", given(test=Multiscale(model="cubic")), "^model: needs.*got 'cubic'"),
-    Odd("scores that are NaN", lambda: topk_pvalues(np.array([1.0, np.nan]), np.eye(2), 1), "^estimate: .*finite"),
+    Odd("scores that are NaN", lambda: topk_pvalues(np.array([1.0, np.nan]), np.eye(2), 1), "^estimate: .*finite scores, but 1 of the 2"),
     Odd("scores that are text", lambda: topk_pvalues(["a"], np.eye(1), 1), "^estimate: .*finite scores"),  # type: ignore[arg-type]
     Odd("no scores", lambda: topk_pvalues(np.array([]), np.eye(0), 1), r"^estimate: needs a 1-D.*shape \(0,\)"),
     Odd("covariance of another size", lambda: topk_pvalues(np.ones(2), np.eye(3), 1), "^cov: needs finite values of shape"),

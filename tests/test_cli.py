@@ -430,7 +430,7 @@ WRONG = {
     "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
     "words as numbers": (
         ["compare", "before.csv", "after.csv", "--number", "city"],
-        "--number: column 'city' cannot be read as numbers, because few of its 2 different texts are some; use "
+        "--number: column 'city' cannot be read as numbers, because few of its 2 different texts are numbers; use "
         "--category or --exclude.",
     ),
     "an event of numbers": (

@@ -173,6 +173,17 @@ def test_points_are_the_pvalues_in_their_order(k: int | None, correction: str | 
     assert ax.get_yscale() == "log"
 
 
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_ranks_are_whole_numbers(d: int) -> None:
+    rng = np.random.default_rng(0)
+    ax = rendered(compare(rng.normal(size=(30, d)), rng.normal(size=(30, d)), random_state=0).plot_pvalues())
+    low, high = ax.get_xlim()
+    ticks = [tick for tick in ax.get_xticks() if low <= tick <= high]
+    assert ticks and all(tick == round(tick) for tick in ticks)
+    [line] = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert np.ptp(line.get_xdata()) > 0  # a bound on one p-value is a line, too
+
+
 def test_tiny_pvalues_stay_in_the_picture() -> None:
     rng = np.random.default_rng(0)
     drawn = compare(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 9, random_state=0)

@@ -634,7 +634,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "widths differ": (lambda: compare(X6, Y6[:, :5]), r"^Y: as many columns.*\(40, 6\).*\(30, 5\)"),
     "strings in one": (
         lambda: compare(F6, G6.astype({"up": str})),
-        r"^X: 1 column needs a decision: 'up' holds numbers as text",
+        r"^Y: 1 column needs a decision: 'up' holds numbers as text",
     ),
     "a string among numbers": (
         lambda: compare(F6.astype({"up": object}).replace({"up": {X6[4, 4]: "much"}}), G6),
@@ -647,7 +647,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "dates": (
         lambda: compare(F6.assign(up=pd.Timestamp(0)), G6),
-        r"^Y: column 'up' must be of the same kind as in X, but it holds date and float64",
+        r"^Y: column 'up' must be of the same kind as in X, but it holds dates in X and numbers in Y",
     ),
     "three dimensions": (lambda: compare(X6[None], Y6), r"^X: a table with rows and columns.*\(1, 40, 6\)"),
     "a number": (lambda: compare(3, Y6), r"^X: a table with rows and columns"),

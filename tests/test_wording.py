@@ -14,7 +14,19 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.report.text import _wrapped, clean, legend, more, notes, p_text, short, table, verdict, wrapped_verdict
+from kernsift.report.text import (
+    _wrapped,
+    abbreviations,
+    clean,
+    legend,
+    more,
+    notes,
+    p_text,
+    short,
+    table,
+    verdict,
+    wrapped_verdict,
+)
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -235,3 +247,34 @@ def test_long_names_that_differ_at_their_ends_are_told_apart() -> None:
     found = kernsift.relate(pd.DataFrame({"x": np.arange(40.0) % 2 + 0.1 * RNG.normal(size=40)}), response)
     assert found.describe(0).startswith("higher in diagnosis at dis…ospital = severe: median")
     assert "diagnosis at dis…ospital = mild" in found.to_html()
+
+
+def test_a_table_without_discoveries_says_how_many_it_shows() -> None:
+    X, Y = RNG.normal(size=(20, 9)), RNG.normal(size=(20, 9))
+    nothing = kernsift.compare(X, Y, alpha=1e-9, random_state=0)
+    assert more(nothing, "p") == "The best 5 of 9, sorted by evidence, strongest first."
+    some = kernsift.compare(X, Y + 5 * (np.arange(9) < 2), random_state=0)
+    assert more(some, "p") == "Sorted by evidence, strongest first."
+
+
+def test_nothing_listed_has_no_table() -> None:
+    X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
+    nothing = kernsift.compare(X, Y, threshold=1e6, random_state=0)
+    assert nothing.to_text(200) == verdict(nothing)
+
+
+@pytest.mark.parametrize("most", [12, 16, 28, 40])
+def test_names_that_differ_in_the_middle_are_told_apart(most: int) -> None:
+    names = [f"concentration in serum of metabolite {i}, fasting, second visit [mg/dL]" for i in range(20)]
+    names += ["concentration in serum of metabolite 3, fasting, second visit [mg/dL]", "age", "a" * 90, "a" * 45]
+    short = abbreviations(names, most)
+    assert max(map(len, short)) <= most
+    assert len(set(short[:20])) == 20 and short[20] == short[3] and short[21] == "age"
+
+
+def test_printed_long_names_differ() -> None:
+    names = [f"a name that is long, number {i}, and goes on after the number for a while" for i in range(3)]
+    X = pd.DataFrame(RNG.normal(size=(40, 3)), columns=names)
+    found = kernsift.compare(X, X + 9, random_state=0)
+    rows = table(found, 80).splitlines()[1:]
+    assert len({row[:26] for row in rows}) == 3

@@ -608,9 +608,14 @@ def _indicated(argument: str, region: Callable[[np.ndarray], Any], vectors: np.n
 def _scores(argument: str, given: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
     """Scores (d,) and their covariance (d, d) as checked arrays; variances become a diagonal matrix."""
     values, spread = _numbers(given), _numbers(cov)
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
+    if values.ndim != 1 or len(values) == 0:
         raise InputError(
-            f"{argument}: needs a 1-D array of finite scores, got shape {values.shape}; leave out the others."
+            f"{argument}: needs a 1-D array of finite scores, got shape {values.shape}; pass one for each feature."
+        )
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"{argument}: needs a 1-D array of finite scores, but {np.count_nonzero(~np.isfinite(values))} of the "
+            f"{len(values)} given are not; leave them out, and their rows and columns of cov."
         )
     if spread.shape not in [(len(values),), (len(values),) * 2] or not np.isfinite(spread).all():
         wanted = f"{(len(values),) * 2}, or variances {(len(values),)}"

@@ -129,7 +129,7 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
-    parts = [first, rows, legend(one, width, tests=tests), notes(result, width), last]
+    parts = [first, rows, rows and legend(one, width, tests=tests), notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 

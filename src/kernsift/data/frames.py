@@ -150,9 +150,10 @@ def _array(data: Any, argument: str) -> np.ndarray:
         ) from None
     if array.ndim not in (1, 2) or array.dtype.names is not None:
         kind = "fields" if array.dtype.names is not None else f"shape {array.shape}"
+        how = f", such as {argument}.reshape(len({argument}), -1)," if array.ndim > 2 else ""
         raise InputError(
             f"{argument}: a table with rows and columns is needed, got {type(data).__name__} with {kind}; pass a 2-D "
-            "array or a data frame."
+            f"array{how} or a data frame."
         )
     if isinstance(array, np.ma.MaskedArray):
         return _fill_masked(array)

@@ -136,8 +136,8 @@ def survival_of(columns: Columns) -> Survival:
         )
     if 0 in columns.levels:
         raise InputError(
-            f"y: the time of a censored response must be numbers, but '{columns.names[0]}' holds categories; pass "
-            "(time, event)."
+            f"y: the time of a censored response must be numbers, but '{columns.names[0]}' holds text such as "
+            f"'{columns.levels[0][0]}'; pass (time, event), with the time first."
         )
     values = to_numpy(columns.values).astype(float)
     time, event = values[:, 0], values[:, 1]

@@ -11,7 +11,7 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
-from kernsift.report.text import abbreviated, clean, interval_name, level, noun_for, subject
+from kernsift.report.text import abbreviated, abbreviations, clean, interval_name, level, noun_for, subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,7 @@ _SMALLEST_P = 1e-12
 # Discoveries that get a label, and the offsets of labels that are tried, in points.
 _MOST_LABELS = 25
 _LABEL_OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
+_LONGEST_NAME = 28
 # Radius of a point, in points.
 _POINT_RADIUS = 2.5
 # Evidence beyond the first is drawn on a scale that is linear up to the second, and logarithmic from there.
@@ -85,7 +86,8 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
     _finish(ax, _title(result), "upper left" if result.rejected.any() else "best")
     found = np.flatnonzero(result.rejected)
-    _label_points(ax, [(result.effects[row], evidence[row], _shortened(result.names[row])) for row in found])
+    names = _short_names([result.names[row] for row in found])
+    _label_points(ax, list(zip(result.effects[found], evidence[found], names, strict=True)))
     return ax
 
 
@@ -186,7 +188,7 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
 def _label_rows(ax: Axes, names: Sequence[str]) -> None:
     """Names from top to bottom, and a line at 0."""
     ax.axvline(0, color=_INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), [_shortened(name) for name in names])
+    ax.set_yticks(range(len(names)), _short_names(names))
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
 
@@ -211,9 +213,14 @@ def _finish(
     _without_frame(ax)
 
 
-def _shortened(name: str, most: int = 28) -> str:
+def _shortened(name: str, most: int = _LONGEST_NAME) -> str:
     """A name that fits; a pair of dollar signs would be read as a formula."""
     return abbreviated(clean(name), most).replace("$", r"\$")
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Different names that fit."""
+    return [name.replace("$", r"\$") for name in abbreviations([clean(name) for name in names], _LONGEST_NAME)]
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
@@ -223,6 +230,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     With `family="selected"` the selective p-values of the list are the ones in their order.
     """
     ax = _axes(ax, 5.4, 4.2)
+    from matplotlib.ticker import MaxNLocator
+
     within = result.listed and (result.family == "selected" or result.correction is None)
     order = result.selected if not within else np.arange(len(result.selected))
     family = result.pvalues if within else result.all_pvalues
@@ -247,8 +256,11 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
             rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
         )
     limit = _rank_bounds(family, result)
-    ax.plot(ranks, np.maximum(limit, _SMALLEST_P), color=_INK, linewidth=1, linestyle="--", label=level(result))
+    ends = ranks if len(ranks) > 1 else ranks[0] + [-0.5, 0.5]
+    limit = np.maximum(np.broadcast_to(limit, len(ends)), _SMALLEST_P)
+    ax.plot(ends, limit, color=_INK, linewidth=1, linestyle="--", label=level(result))
     floor = f" (smaller ones drawn at {_SMALLEST_P:g})" if (family < _SMALLEST_P).any() else ""
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     ax.set(yscale="log", xlabel="rank of the p-value", ylabel=f"p-value{floor}")
     _finish(ax, _title(result), "best")
     return ax

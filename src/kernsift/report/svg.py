@@ -17,7 +17,7 @@ import numpy as np
 
 from kernsift.data.tables import spaced_rows
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, range_without_outliers
-from kernsift.report.text import abbreviated, p_name
+from kernsift.report.text import abbreviations, p_name
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -229,12 +229,13 @@ def draw_pvalues(result: Result, *, narrow: bool) -> str:
     at = frame.x(math.log10(result.alpha))
     parts.append(f'<path class="cut" d="M{_px(at)} {_px(frame.top - 6)}V{_px(frame.bottom)}"/>')
     parts.append(_text(at, frame.top - 9, f"{result.alpha:g}", "middle"))
+    names = abbreviations(result.names[:rows], 14 if narrow else 30)
     for row in range(rows):
         y = frame.top + 18 * (row + 0.5)
         places = dict(zip(kinds, (frame.x(float(power)) for power in powers[:, row]), strict=True))
         found = "significant" if result.rejected[row] else "selected"
         parts += [
-            _text(frame.left - 10, y + 4, abbreviated(result.names[row], 14 if narrow else 30), "end"),
+            _text(frame.left - 10, y + 4, names[row], "end"),
             f'<path class="whisker" d="M{_px(min(places.values()))} {_px(y)}H{_px(max(places.values()))}"/>',
         ]
         parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]

@@ -189,7 +189,7 @@ def printed_width() -> int:
 
 def table_and_order(result: Result, width: int = 100, sort: str = "p") -> str:
     """The table, how many rows it omits, and how it is sorted."""
-    return "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
+    return "\n".join([table(result, width, sort=sort), more(result, sort)]) if len(result.names) else ""
 
 
 def wrapped_verdict(result: Result, width: int = 100) -> str:
@@ -216,9 +216,12 @@ def shown_rows(result: Result, sort: str = "p") -> np.ndarray:
 
 def more(result: Result, sort: str) -> str:
     """How many rows a table omits, and its order; nothing about a table without rows."""
-    shown, order = len(shown_rows(result)), _SORTED_BY[sort]
-    left = len(result.selected) - shown if result.listed else max(int(result.rejected.sum()) - MOST_ROWS, 0)
-    return f"and {left:,} more; sorted by {order}" if left else f"Sorted by {order}." if shown else ""
+    shown, total, found = len(shown_rows(result)), len(result.selected), int(result.rejected.sum())
+    left = (total if result.listed else found) - shown
+    if left > 0:
+        return f"and {left:,} more; sorted by {_SORTED_BY[sort]}"
+    best = f"The best {shown} of {total:,}, sorted" if not found and shown < total else "Sorted"
+    return f"{best} by {_SORTED_BY[sort]}." if shown else ""
 
 
 _SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
@@ -234,7 +237,7 @@ def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
     lines = [" ".join([" ", _pad(noun_for(result.question, 1), room)])]
     stars = ["*" if result.rejected[row] else " " for row in rows]
-    lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
+    lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, abbreviations(names, room), strict=True)]
     for head, cells in columns:
         if head == _CHANGE:
             indent = "\n" + " " * (_display_width(lines[0]) + 2)
@@ -367,6 +370,28 @@ def abbreviated(text: str, most: int) -> str:
     """The text in at most `most` characters, without its middle: names often differ only at their ends."""
     end = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
+
+
+def abbreviations(names: Sequence[str], most: int) -> list[str]:
+    """Each name in at most `most` characters; names that would be equal keep the part in which they differ.
+
+    >>> abbreviations(["dose of drug 1, in mg a day", "dose of drug 2, in mg a day", "age"], 16)
+    ['dose…1, in mg a…', 'dose…2, in mg a…', 'age']
+    """
+    short = [abbreviated(name, most) for name in names]
+    alike: dict[str, list[str]] = {}
+    for name, brief in zip(names, short, strict=True):
+        alike.setdefault(brief, []).append(name)
+    for place, name in enumerate(names):
+        others = alike[short[place]]
+        if len(set(others)) > 1:
+            signs = enumerate(zip(*others, strict=False))
+            start = next((i for i, own in signs if len(set(own)) > 1), min(map(len, others)))
+            ends = (name.rfind(sign, max(start - most // 4, 0), start) for sign in " _-./")
+            head, rest = name[: most // 4].rstrip(), name[max(*ends) + 1 or start :]
+            room = most - len(head) - 1
+            short[place] = f"{head}…{rest if len(rest) <= room else rest[: room - 1].rstrip() + '…'}"
+    return short
 
 
 def _display_width(text: str) -> int:

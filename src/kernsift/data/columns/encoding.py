@@ -12,7 +12,7 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.kinds import ColumnDecisions
+from kernsift.data.columns.kinds import ColumnDecisions, values_name
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, recode
 from kernsift.data.scan import Scan
@@ -142,9 +142,9 @@ def make_encoding(
     levels: dict[int, tuple[str, ...]] = {}
     texts = dict(decisions.parsed)
     numbers = {i: [_distinct(one, i) for one in scans] for i in decisions.categories}
-    # What the numbers of a column are called: truth values have names where no table has other numbers.
+    # What the numbers of a column are called: truth values and dates have names where no table has other numbers.
     found = {i: {one.kinds[i] for one in scans} - {*TEXTS, "empty"} for i in numbers}
-    label = {i: partial(value_label, kind="truth") if kinds == {"truth"} else number_name for i, kinds in found.items()}
+    label = {i: partial(value_label, kind=min(kinds) if len(kinds) == 1 else "number") for i, kinds in found.items()}
     for i in sorted({i for one in scans for i in one.levels} - texts.keys()):
         mixed = [one for one in scans if i not in one.levels and one.high[i] >= one.low[i]]
         if mixed and i not in numbers:
@@ -182,9 +182,9 @@ def _mixed_kinds_error(name: str, scans: Sequence[Scan], i: int, one: Scan) -> I
     other = next(scan for scan in scans if i in scan.levels)
     first, second = scans[0].source.argument, (one if one is not scans[0] else other).source.argument
     return InputError(
-        f"{second}: column '{name}' must be of the same kind as in {first}, but it holds numbers in "
-        f"{one.source.argument} and categories in {other.source.argument}; convert one of them, or compare them for "
-        f"equality with kinds={{{name!r}: 'category'}}."
+        f"{second}: column '{name}' must be of the same kind as in {first}, but it holds "
+        f"{values_name(one.kinds[i])} in {one.source.argument} and categories in {other.source.argument}; convert "
+        f"one of them, or compare them for equality with kinds={{{name!r}: 'category'}}."
     )
 
 

@@ -136,6 +136,11 @@ def decide_kinds(
     for i in sorted(odd | set(chosen)):
         _decide(i, scans, chosen.get(i), few, decisions, problems)
     if problems.kinds:
+        undecided = [source.names.index(name) for name in problems.kinds]
+        usable = {*NUMBERS, "empty", "unknown", *(TEXTS if problems.unusable >= problems.kinds.keys() else ())}
+        problems.argument = next(
+            scan.source.argument for scan in scans if any(scan.kinds[i] not in usable for i in undecided)
+        )
         raise problems
     if source.named:
         _leave_out(scans, {*stay, *chosen}, empty, decisions)
@@ -171,9 +176,12 @@ def _decide(
     elif not kinds & set(TEXTS):
         if kinds & {"date", "duration"}:
             if len(kinds) > 1:
+                first = next(scan for scan in scans if scan.kinds[i] in kinds)
+                other = next(scan for scan in scans if scan.kinds[i] in kinds - {first.kinds[i]})
+                one, two = ((scan.source.argument, values_name(scan.kinds[i])) for scan in (first, other))
                 raise InputError(
-                    f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
-                    f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
+                    f"{two[0]}: column '{name}' must be of the same kind as in {one[0]}, but it holds {one[1]} in "
+                    f"{one[0]} and {two[1]} in {two[0]}; convert one of them."
                 )
             decisions.guesses["date" if "date" in kinds else "duration"].append(f"'{name}'")
             decisions.dates |= {i} if "date" in kinds else set()
@@ -188,7 +196,7 @@ def _decide(
         if numbers is None:
             raise InputError(
                 f"kinds: column '{name}' cannot be read as numbers, because few of its {len(texts)} different texts "
-                "are some; use 'category' or 'drop'."
+                "are numbers; use 'category' or 'drop'."
             )
         decisions.parsed[i] = dict(zip(texts, numbers.tolist(), strict=True))
         gaps = [text for text, number in decisions.parsed[i].items() if np.isnan(number)]
@@ -200,6 +208,11 @@ def _decide(
         decisions.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
         _guess(i, name, texts, few, "mixed" in kinds, decisions, problems)
+
+
+def values_name(kind: str) -> str:
+    """What error messages call the values of a column of numbers, such as "dates"."""
+    return {"date": "dates", "duration": "durations", "truth": "truth values"}.get(kind, "numbers")
 
 
 def _guess(

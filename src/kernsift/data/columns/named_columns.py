@@ -66,8 +66,10 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
             # Among thousands of genes some have a similar name.
             has = f"; its obs has {quoted(aside)}" if aside else f"; it has {quoted(own)}"
             hint = nearest(name, aside or known) or has
+            labels = not isinstance(wanted, str) and len(set(wanted)) < len(wanted)
+            data = f"one value for each of its {source.n:,} rows, not {len(wanted):,}" if labels else "data"
             raise InputError(
-                f"{argument}: {table} has no column '{name}'{hint}; pass a column name of {table}, or data."
+                f"{argument}: {table} has no column '{name}'{hint}; pass a column name of {table}, or {data}."
             )
     if source.annotations is not None and set(asked) <= set(aside):
         parts = [source.annotations.column(name, argument) for name in asked]

@@ -196,7 +196,7 @@ class RowArguments:
                     )
                     found &= ~alone
         if not found.any():
-            raise InputError(f"{self}: no row is left that has a value; pass other columns.")
+            raise InputError(f"{' and '.join(self._given)}: no row is left that has a value; pass other columns.")
         return found
 
     def codes(self, keep: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
