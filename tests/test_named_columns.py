@@ -70,6 +70,15 @@ def test_a_column_is_taken_out_of_every_kind_of_table(kind: str, tmp_path: Path)
         assert rest.names == ("size", "age")
 
 
+@pytest.mark.parametrize("memory", [None, "64MB"])
+def test_a_table_without_other_columns_is_named(memory: str | None, tmp_path: Path) -> None:
+    pl.DataFrame({"site": DATA["site"]}).write_parquet(tmp_path / "t.parquet")
+    source = open_table(tmp_path / "t.parquet", "X", memory=memory)
+    with pytest.raises(InputError, match=r"^X: no column is left beside strata 'site'"):
+        take_columns(source, "site", "strata")
+    assert source.argument == "X"
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_several_columns_in_the_order_asked_for(kind: str, tmp_path: Path) -> None:
     _, both = take_columns(opened(kind, tmp_path), ["age", "site"], "given")

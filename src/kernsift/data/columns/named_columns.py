@@ -78,7 +78,7 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
         raise InputError(f"{argument}: {quoted(asked)} are partly columns of obs; name columns of one of the two.")
     place = {name: i for i, name in enumerate(own)}
     taken = [place[name] for name in asked]
-    found = source.pick(taken)
+    found = source.pick(taken, asked)
     found.argument = argument
     return source.pick(np.setdiff1d(np.arange(len(own)), taken).tolist()), found
 

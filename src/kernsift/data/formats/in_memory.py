@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats.source import Annotations, Rows, Source
+from kernsift.data.formats.source import Rows, Source
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
 from kernsift.execution.memory import values_bytes
@@ -30,21 +30,14 @@ class MemorySource(Source):
         super().__init__(argument, columns.names, columns.kinds, edges, widths, named=columns.named, flat=columns.flat)
         self.columns = columns
 
-    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> MemorySource:
+    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> MemorySource:
         columns = self.columns if list(positions) == list(range(len(self.names))) else self.columns.pick(positions)
-        columns = columns if names is None else replace(columns, names=tuple(names), named=True)
-        return self._changed(columns, self.annotations)
+        if tuple(names) != columns.names:
+            columns = replace(columns, names=tuple(names), named=True)
+        return MemorySource(columns, self.argument)
 
-    def where(self, keep: np.ndarray) -> MemorySource:
-        if keep.all():
-            return self
-        annotations = None if self.annotations is None else self.annotations.where(keep)
-        return self._changed(self.columns.take(np.flatnonzero(keep)), annotations)
-
-    def _changed(self, columns: Columns, annotations: Annotations | None) -> MemorySource:
-        found = MemorySource(columns, self.argument)
-        found.notes, found.annotations = self.notes, annotations
-        return found
+    def _kept(self, keep: np.ndarray) -> MemorySource:
+        return MemorySource(self.columns.take(np.flatnonzero(keep)), self.argument)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         start, stop = self.edges[chunk : chunk + 2]

@@ -160,7 +160,8 @@ class Source(ABC):
         """The columns at these positions, in this order, under other names where these are given."""
         if names is None and list(positions) == list(range(len(self.names))):
             return self
-        return _Picked(self, positions, [self.names[i] for i in positions] if names is None else names)
+        own = [self.names[i] for i in positions] if names is None else names
+        return self._derived(self._picked(positions, own), self.annotations)
 
     def renamed(self, names: Sequence[str], named: bool) -> Source:
         """The same columns under other names."""
@@ -176,7 +177,20 @@ class Source(ABC):
 
     def where(self, keep: np.ndarray) -> Source:
         """The rows that are marked."""
-        return self if keep.all() else _Where(self, keep)
+        if keep.all():
+            return self
+        return self._derived(self._kept(keep), None if self.annotations is None else self.annotations.where(keep))
+
+    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> Source:
+        return _Picked(self, positions, names)
+
+    def _kept(self, keep: np.ndarray) -> Source:
+        return _Where(self, keep)
+
+    def _derived(self, found: Source, annotations: Annotations | None) -> Source:
+        """A part of this table, with the notes about the format and the columns that describe its rows."""
+        found.notes, found.annotations = self.notes, annotations
+        return found
 
     def read(self, columns: Sequence[int], rows: Rows | None = None) -> Columns:
         """Some columns in memory, and of all rows unless some are named."""
@@ -270,7 +284,7 @@ class _View(Source):
         super().__init__(whole.argument, names, kinds, edges, widths, named=whole.named, flat=whole.flat)
         self._whole = whole
         self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
-        self.notes, self.in_memory = whole.notes, whole.in_memory
+        self.in_memory = whole.in_memory
 
     def reading(self) -> AbstractContextManager[None]:
         return self._whole.reading()
@@ -282,7 +296,6 @@ class _Picked(_View):
     def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
         self._positions = np.asarray(positions, dtype=np.intp)
         super().__init__(whole, names, [whole.kinds[i] for i in positions], whole.edges, whole.widths[self._positions])
-        self.annotations = whole.annotations
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
@@ -315,7 +328,6 @@ class _Where(_View):
         counts = [np.count_nonzero(keep[start:stop]) for start, stop in pairwise(whole.edges)]
         super().__init__(whole, whole.names, whole.kinds, np.cumsum([0, *counts]), whole.widths)
         self._keep = keep
-        self.annotations = None if whole.annotations is None else whole.annotations.where(keep)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         start, stop = self._whole.edges[chunk : chunk + 2]

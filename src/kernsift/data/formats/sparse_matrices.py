@@ -65,27 +65,17 @@ class SparseSource(Source):
         super().__init__(argument, names, kinds, edges, np.full(len(names), 8.0), named=named)
         self.in_memory = not rows.store.on_disk
 
-    def _changed(self, rows: SparseRows, names: Sequence[str], positions: np.ndarray, named: bool) -> SparseSource:
-        found = SparseSource(rows, self.argument, names, positions, named=named)
-        found.notes, found.annotations = self.notes, self.annotations
-        return found
+    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> SparseSource:
+        own = self.positions[np.asarray(positions, dtype=np.intp)]
+        return SparseSource(self.rows, self.argument, names, own, named=self.named)
 
-    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> SparseSource:
-        own = np.asarray(positions, dtype=np.intp)
-        called = [self.names[i] for i in own] if names is None else names
-        return self._changed(self.rows, called, self.positions[own], self.named or names is not None)
-
-    def where(self, keep: np.ndarray) -> SparseSource:
-        if keep.all():
-            return self
+    def _kept(self, keep: np.ndarray) -> SparseSource:
         places = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
         old = self.rows.places
         if old is not None:
             places = np.where(old >= 0, places[old], -1)
         rows = SparseRows(self.rows.store, places, int(np.count_nonzero(keep)))
-        found = self._changed(rows, self.names, self.positions, self.named)
-        found.annotations = None if self.annotations is None else self.annotations.where(keep)
-        return found
+        return SparseSource(rows, self.argument, self.names, self.positions, named=self.named)
 
     def bounds(self) -> Bounds:
         """Bounds of the values in all rows of the matrix, which may be more than those of this table, and of 0."""
@@ -101,7 +91,7 @@ class SparseSource(Source):
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        some = self.pick(columns)
+        some = self._picked(columns, [self.names[i] for i in columns])
         dtype = np.dtype(np.float32 if self.rows.store.dtype == np.float32 else np.float64)
         table = SparseTable(layout_of(some, {})._replace(columns=some.positions), [self.rows], dtype)
         return Columns(some.names, table.part(slice(None), rows), {}, some.kinds, self.named, False)
