@@ -12,9 +12,9 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.kinds import ColumnDecisions, values_name
+from kernsift.data.columns.kinds import ColumnDecisions
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import TEXTS, recode
+from kernsift.data.formats.source import TEXTS, recode, values_name
 from kernsift.data.scan import Scan
 from kernsift.data.tables import MISSING_LEVEL
 from kernsift.exceptions import InputError, quoted

@@ -22,7 +22,7 @@ from kernsift.data.columns.written_numbers import (
     parse_local_dates,
     parse_numbers,
 )
-from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS
+from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS, values_name
 from kernsift.data.scan import Scan
 from kernsift.exceptions import InputError, listed, quoted, suggestion
 from kernsift.execution.arrays import to_numpy
@@ -208,11 +208,6 @@ def _decide(
         decisions.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
         _guess(i, name, texts, few, "mixed" in kinds, decisions, problems)
-
-
-def values_name(kind: str) -> str:
-    """What error messages call the values of a column of numbers, such as "dates"."""
-    return {"date": "dates", "duration": "durations", "truth": "truth values"}.get(kind, "numbers")
 
 
 def _guess(

@@ -14,7 +14,7 @@ import numpy as np
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.arrow_cells import arrow_columns, arrow_kind
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS, Bounds, Rows, Source, joined_integers
+from kernsift.data.formats.source import PLAIN, TEXTS, Bounds, Rows, Source, joined_integers, values_name
 from kernsift.exceptions import InputError, check_unique, quoted
 
 # Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
@@ -247,7 +247,7 @@ def _common_columns(fragments: Sequence[Fragment], argument: str) -> tuple[list[
             kind = arrow_kind(fragment.schema.field(name).type)
             merged = _merged_kind(kinds[i], kind)
             if merged is None:
-                words = [_kind_name(kinds[i]), _kind_name(kind)]
+                words = [values_name(kinds[i]), values_name(kind)]
                 raise InputError(
                     f"{argument}: column '{name}' holds {words[1]} in {fragment.name} but {words[0]} in {owner[i]}; "
                     "convert one of them."
@@ -273,9 +273,3 @@ def _merged_kind(one: str, other: str) -> str | None:
     if {one, other} <= {"text", "category"}:
         return "text"
     return "float64" if {one, other} <= set(PLAIN) else None
-
-
-def _kind_name(kind: str) -> str:
-    if kind in ("date", "duration"):
-        return f"{kind}s"
-    return "numbers" if kind in NUMBERS else "text" if kind in TEXTS else kind

@@ -339,6 +339,12 @@ class _Where(_View):
         return self._whole.fetch(chunk, columns, places)
 
 
+def values_name(kind: str) -> str:
+    """What error messages call the values of a column of this kind, such as "dates"."""
+    other = "text" if kind in TEXTS else "numbers" if kind in NUMBERS else kind
+    return {"date": "dates", "duration": "durations", "truth": "truth values"}.get(kind, other)
+
+
 def count_of(rows: Rows) -> int:
     """How many rows there are."""
     return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
