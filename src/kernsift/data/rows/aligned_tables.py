@@ -17,7 +17,7 @@ _MIDMEAN, _QUARTILES = 1.2, 1.349
 # Locations of strata are shrunk to 0 where their variance is within this many standard errors of that of noise.
 _CHANCE = 2.0
 # A numeric column with at most this many different values among some of its rows is discrete, and is not aligned.
-_DISCRETE, _LOOKED_AT = 16, 512
+_DISCRETE, _SAMPLED_ROWS = 16, 512
 # The most rows of a stratum that its location is computed from.
 _ENOUGH = 256
 # Numbers of one array of aligned columns, more on a device; and rows that are aligned while they are in the cache.
@@ -116,10 +116,10 @@ class AlignedTable(Table):
         order, sizes = self._sorted
         by_size, first = np.argsort(sizes, kind="stable"), 0
         if not self._every:
-            looked = self._table.part(run_of(columns), spaced_rows(self.n, _LOOKED_AT))
-            xp = namespace(looked)
-            looked = xp.sort(looked, axis=0)
-            changes = xp.astype(looked[1:, :] > looked[:-1, :], xp.int64)
+            sample = self._table.part(run_of(columns), spaced_rows(self.n, _SAMPLED_ROWS))
+            xp = namespace(sample)
+            sample = xp.sort(sample, axis=0)
+            changes = xp.astype(sample[1:, :] > sample[:-1, :], xp.int64)
             columns = columns[to_numpy(xp.sum(changes, axis=0)) >= _DISCRETE]
         values, spread = self._table.part(run_of(columns), order), np.zeros(len(columns))
         for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):

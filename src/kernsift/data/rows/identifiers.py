@@ -21,7 +21,7 @@ from kernsift.execution.notes import add_note
 # The fewest values of an identifier, and the most columns of features and of `obs` that are checked for being one.
 _FEWEST_SUBJECTS, _CHECKED, _DESCRIBED = 6, 16, 64
 # Rows that are checked first.
-_LOOKED_AT = 512
+_SAMPLED_ROWS = 512
 
 
 def note_identifiers(
@@ -67,17 +67,16 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     # A few rows suffice to exclude most columns with fractions. Rows of a subject are often adjacent, so that the first
     # rows may have one value.
-    looks: Iterable[np.ndarray] = (spaced_rows(rows, _LOOKED_AT) for rows in (_FEWEST_SUBJECTS, table.n))
+    row_sets: Iterable[np.ndarray] = (spaced_rows(rows, _SAMPLED_ROWS) for rows in (_FEWEST_SUBJECTS, table.n))
     if table.memory is not None:
         # Of a table in files the first rows of both samples are read, of columns that may have whole numbers.
         if table.span is None:
             return
         low, high = (bound[table.offsets[single]] for bound in table.span)
         single = single[(low == np.floor(low)) & (high == np.floor(high)) & (high - low >= _FEWEST_SUBJECTS - 1)]
-        looks = [
-            np.unique([*range(min(table.n, _LOOKED_AT)), *np.flatnonzero(response() == response()[-1])[:_LOOKED_AT]])
-        ]
-    for rows in looks:
+        last = np.flatnonzero(response() == response()[-1])
+        row_sets = [np.union1d(np.arange(min(table.n, _SAMPLED_ROWS)), last[:_SAMPLED_ROWS])]
+    for rows in row_sets:
         if not len(single):
             return
         first = to_numpy(table.part(run_of(table.offsets[single]), rows))
