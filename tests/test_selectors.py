@@ -339,6 +339,31 @@ def test_labels_of_any_kind_mean_the_same(kind: str, as_frame: bool) -> None:
     np.testing.assert_array_equal(category.fit(data, TWO_LABELS[kind](y)).scores_, expected_scores)
 
 
+@pytest.mark.parametrize("missing", [np.nan, None])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_without_a_label_belong_to_no_sample(classes: int, missing: Any) -> None:
+    """NumPy would turn the missing labels in a list of text into a label of their own."""
+    X, _ = labelled(n=120)
+    X[::2, 0] += 50  # rows without a label
+    words = [missing if i % 2 == 0 else "uvw"[i // 2 % classes] for i in range(120)]
+    data = pd.DataFrame(X, columns=NAMES)
+    expected = SelectMMD(random_state=0).fit(data[1::2], words[1::2])
+    for y in (words, tuple(words), pd.Series(words)):
+        selector = SelectMMD(random_state=0).fit(data, y)
+        np.testing.assert_array_equal(selector.scores_, expected.scores_)
+        assert selector.result_.notes[0] == "y: 60 of 120 rows have no label and are left out."
+        category = SelectHSIC(random_state=0).fit(data, y)
+        np.testing.assert_array_equal(category.result_.n, 60)
+    of_rows = SelectMMD(random_state=0).fit(data, np.arange(120) // 12 % 2, strata=words)
+    assert "strata: rows without a value are left out: 60 of 120." in of_rows.result_.notes
+
+
+def test_text_labels_with_nan_are_refused_beside_an_array() -> None:
+    X, _ = labelled(n=60)
+    with pytest.raises(ValueError, match="contains NaN"):
+        SelectMMD().fit(X, [np.nan, "u", "v"] * 20)
+
+
 @pytest.mark.parametrize("estimator", [*(name for name in MMD if name in HSIC), Incomplete(r=2)])
 def test_three_samples(estimator: str | Incomplete) -> None:
     X, _ = labelled(n=240)

@@ -278,3 +278,18 @@ def test_printed_long_names_differ() -> None:
     found = kernsift.compare(X, X + 9, random_state=0)
     rows = table(found, 80).splitlines()[1:]
     assert len({row[:26] for row in rows}) == 3
+
+
+@pytest.mark.parametrize("shift", [0.0, 9.0])
+def test_a_list_of_one_is_the_selected_feature(shift: float) -> None:
+    X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
+    found = verdict(kernsift.compare(X, Y + shift * np.eye(3)[0], k=1, random_state=0))
+    differs = "significantly differs" if shift else "does not significantly differ"
+    assert found.startswith(f"The selected feature, out of 3, {differs} between the two samples (")
+
+
+@pytest.mark.parametrize("width", [0, -1, 5, "wide", 80.0])
+def test_a_width_of_no_table_is_refused(width: Any) -> None:
+    X = RNG.normal(size=(20, 3))
+    with pytest.raises(kernsift.InputError, match=r"^width: needs a whole number from 12 on, got .*usual"):
+        kernsift.compare(X, X, random_state=0).to_text(width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import narwhals as nw
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernsift.api import compare, relate
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.frames import read_columns
+from kernsift.data.frames import plain_array, read_columns
 from kernsift.data.inputs import as_table
 from kernsift.data.preparation import prepare
 from kernsift.data.row_buffer import RowBuffer
@@ -170,13 +170,13 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         if _frame(X) is not None:
             validate_data(self, X, reset=first, skip_check_array=True)
             # A list of strings would be taken for column names of X.
-            return X, np.asarray(y) if isinstance(y, list | tuple) and not censored else y
+            return X, plain_array(y) if isinstance(y, list | tuple) and not censored else y
         check: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
         if censored or (isinstance(y, np.ndarray) and y.dtype.names is not None):
             return validate_data(self, X, ensure_all_finite="allow-nan", **check), y
         finite = True if self.missing == "error" else "allow-nan"
         check |= {"ensure_all_finite": finite, "ensure_min_samples": least, "multi_output": True}
-        X, checked = validate_data(self, X, y, **check)
+        X, checked = validate_data(self, X, plain_array(y) if isinstance(y, list | tuple) else y, **check)
         native = nw.from_native(y, allow_series=True, pass_through=True)
         return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked
 
@@ -298,7 +298,7 @@ class SelectMMD(_KernelSelector):
         if len(found) == 2:
             first, second = (np.flatnonzero(labels == label) for label in found)
             given: dict[str, Any] = {name: (_rows(part, first), _rows(part, second)) for name, part in rows.items()}
-            return compare(_rows(X, first), _rows(X, second), **given, **shared)
+            return _noted(compare(_rows(X, first), _rows(X, second), **given, **shared), labelled)
         if isinstance(self.estimator, str) and self.estimator not in HSIC:
             known = ", ".join(map(repr, HSIC))
             raise InputError(
@@ -307,7 +307,7 @@ class SelectMMD(_KernelSelector):
             )
         keep = np.flatnonzero(labelled)
         given = {name: _rows(values, keep) for name, values in rows.items()}
-        return relate(_rows(X, keep), labels[keep], response="category", **given, **shared)
+        return _noted(relate(_rows(X, keep), labels[keep], response="category", **given, **shared), labelled)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -350,13 +350,20 @@ class SelectHSIC(_KernelSelector):
         return tags
 
 
+def _noted(result: Result, labelled: np.ndarray) -> Result:
+    """The result with a note on rows that are in no sample."""
+    absent = np.count_nonzero(~labelled)
+    note = f"y: {absent:,} of {len(labelled):,} rows have no label and are left out."
+    return replace(result, notes=(note, *result.notes)) if absent else result
+
+
 def _row_labels(argument: str, values: Any) -> np.ndarray:
     """One value for each row."""
     if isinstance(values, str | bool):
         raise InputError(
             f"{argument}: needs one value for each row, got {values!r}; pass the column, which must not be in X."
         )
-    return np.asarray(values)
+    return plain_array(values)
 
 
 def _frame(X: Any) -> nw.DataFrame[Any] | None:

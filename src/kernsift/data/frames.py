@@ -142,7 +142,7 @@ def _array(data: Any, argument: str) -> np.ndarray:
             f"{argument}: a table is needed, got a {type(data).__name__} of dicts; pass a data frame of it."
         )
     try:
-        array = data if isinstance(data, np.ma.MaskedArray) else _plain_array(data)
+        array = data if isinstance(data, np.ma.MaskedArray) else plain_array(data)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{argument}: a table or a rectangular array in host memory is needed, but this {type(data).__name__} "
@@ -160,7 +160,8 @@ def _array(data: Any, argument: str) -> np.ndarray:
     return array
 
 
-def _plain_array(data: Any) -> np.ndarray:
+def plain_array(data: Any) -> np.ndarray:
+    """An array of numbers, or of the values as they came: text beside a missing value does not turn it into text."""
     if isinstance(data, np.ndarray):
         return np.asarray(data)
     if isinstance(data, (list, tuple)):

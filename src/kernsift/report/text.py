@@ -8,9 +8,12 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from html import escape
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from kernsift.exceptions import InputError
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -96,7 +99,7 @@ def verdict(result: Result) -> str:
         noun = f"selected {noun}, out of {len(result.scores):,},"
     said = f"{f'{found:,}' if found else 'None'} of the {total:,} {noun}"
     differ = f"significantly {many if found > 1 else one}"
-    if total == 1 and not result.listed:
+    if total == 1:
         said, differ = f"The {noun}", differ if found else f"does not significantly {many}"
     return f"{said} {differ}{_given(result)} ({error_rate(result)}){_outside(result)}{_condition(result)}."
 
@@ -176,6 +179,8 @@ def share_text(share: float) -> str:
 
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
+    if not isinstance(width, Integral) or width < _NARROWEST_NAME:
+        raise InputError(f"width: needs a whole number from {_NARROWEST_NAME} on, got {width!r}; 80 columns are usual.")
     parts = [wrapped_verdict(result, width), table_and_order(result, width, sort), notes(result, width)]
     return "\n\n".join(filter(None, parts))
 
