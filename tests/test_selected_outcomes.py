@@ -1,9 +1,11 @@
 """Selective p-values of columns with few outcomes: the probability of their outcomes beyond the cut is counted."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.special import comb
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, multivariate_hypergeom
 
 from kernsift import compare, relate, screen
 
@@ -84,3 +86,52 @@ def test_candidates_of_a_screen_with_few_outcomes():
     result = screen(reference, candidates, k=1)
     assert result.unconditional_pvalues[0] == pytest.approx(1.0 - none_of(4, 105, 5))
     assert result.pvalues[0] == pytest.approx(1.0)
+
+
+def every_table(counts, cells):
+    """Columns with all tables of values by cells with these margins, the cells, and the probability of each column."""
+    rows = [
+        [row for row in product(*(range(min(cell, count) + 1) for cell in cells)) if sum(row) == count]
+        for count in counts[1:]
+    ]
+    tables = np.array(list(product(*rows)))
+    first = np.array(cells) - tables.sum(axis=1)
+    tables = np.concatenate([first[:, None], tables], axis=1)[(first >= 0).all(axis=1)]
+    chance, left = np.ones(len(tables)), np.tile(cells, (len(tables), 1))
+    for value, count in enumerate(counts):
+        chance *= multivariate_hypergeom.pmf(tables[:, value], left, count)
+        left = left - tables[:, value]
+    X = np.array([np.concatenate([np.repeat(np.arange(len(counts)), cell) for cell in table.T]) for table in tables])
+    return X.T.astype(float), np.repeat(np.arange(len(cells)), cells), chance
+
+
+def tails(pvalues, chance):
+    """The probability of a p-value at most as large as each of these."""
+    return np.array([chance[pvalues <= p * (1 + 1e-9)].sum() for p in pvalues])
+
+
+@pytest.mark.parametrize(
+    ("counts", "cells"),
+    [((30, 30), (20, 20, 20)), ((27, 26), (3, 10, 40)), ((54, 4, 2), (20, 20, 20)), ((8, 8, 8), (8, 8, 8))],
+)
+def test_columns_with_few_tables_against_classes_are_exact(counts, cells):
+    X, y, chance = every_table(counts, cells)
+    assert chance.sum() == pytest.approx(1.0)
+    pvalues = relate(X, y, response="category", k=None, random_state=0).all_pvalues
+    small = pvalues < 0.15
+    assert pvalues[small] == pytest.approx(tails(pvalues, chance)[small], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "cells"),
+    [((24, 23, 23), (10, 60)), ((10, 1, 1, 1, 1, 1, 1), (8, 8)), ((330, 1, 1, 1, 1), (4, 30, 300))],
+)
+def test_outcomes_just_above_a_threshold_count(counts, cells):
+    # The selective p-value is the probability of as small a p-value over that of a selected one, however near to the
+    # threshold the largest selected one is.
+    X, y, chance = every_table(counts, cells)
+    result = relate(X, y, response="category", k=None, threshold=1.0, random_state=0)
+    selected = np.asarray(result.selected)
+    share = chance[selected]
+    expected = tails(result.unconditional_pvalues, share) / share.sum()
+    assert result.pvalues == pytest.approx(expected, rel=1e-6)

@@ -28,9 +28,10 @@ _BATCH, _NUMBERS = 64, 2**24
 _TOGETHER = 2**16
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
-# Difference of the log p-values of a discrete score and of the end of its interval that counts as a tie: where two
-# scores are correlated, the line of one of them moves a little away from a tie, and p-values that are drawn vary.
-_TIED = 0.05
+# Difference of the log p-values of a discrete score and of the end of its interval that counts as a tie: with a fixed
+# end, and with one that another score sets. The line of a correlated score moves a little away from a tie, and p-values
+# that are drawn vary.
+_TIED, _TIED_LINES = 1e-9, 0.05
 
 
 class Event(NamedTuple):
@@ -51,7 +52,7 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
     for part in slices(0, len(selected), step):
         variances[part], some = _unions(scores, selected[part], event)
         unions += some
-    return _tail(scores, selected, variances, unions)
+    return _tail(scores, selected, variances, unions, _TIED_LINES)
 
 
 def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -104,31 +105,33 @@ def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndar
     unions = [
         union if union is EVERYWHERE or union[0, 0] <= value else _containing(union, value) for union, value in pairs
     ]
-    return _tail(scores, selected, scores.cov.diagonal()[selected], unions)
+    return _tail(scores, selected, scores.cov.diagonal()[selected], unions, _TIED)
 
 
-def _tail(scores: Scores, selected: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
+def _tail(
+    scores: Scores, selected: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray], tied: float
+) -> Outcome:
     """The tail beyond each value over the mass of its union; a score with variance 0 has p = 1."""
     values, varies = scores.estimate[selected], variances > 0
     if scores.gaps is not None:
         found = zip(unions, scores.gaps[selected], values, strict=True)
         unions = [
-            union if gaps is None or union is EVERYWHERE else attained(union, gaps, value)
+            union if gaps is None or union is EVERYWHERE else attained(union, gaps, value, tied)
             for union, gaps, value in found
         ]
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))
 
 
-def attained(pieces: np.ndarray, gaps: np.ndarray, value: float) -> np.ndarray:
+def attained(pieces: np.ndarray, gaps: np.ndarray, value: float, tied: float = _TIED) -> np.ndarray:
     """Intervals whose normal mass is the probability of the values in them of a score that has few values.
 
     The normal mass from a value on is its p-value, the probability of all values from there on. So an interval begins
     at the lowest value in it, and ends at the first one beyond it. `gaps` are those between the log p-values that the
-    score can have, and `value` is the observed one. A value at the lower end ties with the cut, and whether it is
-    selected depends on the order of the columns: it counts where it is the observed one, which then has p = 1, and not
-    where the observed one is above it, as if ties were a selection of their own. The value with p = 1 is below any cut:
-    where a feature has it, others may tie with it, but none is below.
+    score can have, and `value` is the observed one; log p-values that differ by `tied` are equal. A value at the lower
+    end ties with the cut, and whether it is selected depends on the order of the columns: it counts where it is the
+    observed one, which then has p = 1, and not where the observed one is above it, as if ties were a selection of their
+    own. The value with p = 1 is below any cut: where a feature has it, others may tie with it, but none is below.
 
     Examples
     --------
@@ -149,7 +152,7 @@ def attained(pieces: np.ndarray, gaps: np.ndarray, value: float) -> np.ndarray:
     """
     log_pvalues = log_ndtr(-pieces)
     # The first gap that ends beyond an end of an interval or ties with it, if it begins below.
-    below = np.append(gaps[:, 0], np.inf)[np.searchsorted(gaps[:, 1], log_pvalues - _TIED)]
+    below = np.append(gaps[:, 0], np.inf)[np.searchsorted(gaps[:, 1], log_pvalues - tied)]
     ends = np.where(below < log_pvalues, score_of(np.minimum(below, -1e-15)), pieces)
     own = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
     ends[own, 0] = np.minimum(ends[own, 0], value)

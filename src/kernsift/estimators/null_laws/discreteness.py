@@ -12,10 +12,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from kernsift.estimators.null_laws.permutation_law import Invariants
-from kernsift.execution.arrays import Array, namespace, to_numpy
+from kernsift.execution.arrays import Array, namespace, take, to_numpy
 
 MOST_ENUMERATED = 5_500
 """The most outcomes that are enumerated; others are sampled."""
+# With more values, and more cells, there are more tables than these.
+_FEW_KINDS = 1 + int(math.log2(MOST_ENUMERATED))
 SPARSE, FEW_ROWS = 15, 40
 """A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a
 column with two values that has no more rows than the second bound."""
@@ -25,8 +27,9 @@ _RARE_ROWS, _RARE_CELL = 15, 5
 _RARE_LEVELS, _RARE_SHARE = 64, 0.2
 FEW_LABELLED = 64
 """Labellings of so few rows outside the commonest cell are drawn where few of them are expected to have rare values."""
-NULL_TAIL = 0.15
-"""Features with a larger p-value under the continuous law keep it where labellings are drawn."""
+NULL_TAIL = 0.17
+"""Features with a larger p-value under the continuous law keep it where outcomes are many. That of a score of 1, a
+usual threshold of selection, is smaller, so that all selected features have the law of their outcomes."""
 OUTLIER_ROWS = 32
 """With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
 SMALL_ROWS = 16
@@ -47,7 +50,7 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     used = _used_values(counts)
     if log_arrangements(cells) > math.log(MOST_ENUMERATED) and (used > SPARSE + 1).all():
         return np.zeros(len(used), dtype=bool)  # columns with many values
-    outcomes = np.minimum(log_arrangements(cells), log_assignments(counts) if len(cells) == 2 else np.inf)
+    outcomes = np.minimum(log_arrangements(cells), log_assignments(counts, 2) if len(cells) == 2 else np.inf)
     few = outcomes <= math.log(MOST_ENUMERATED)
     # Two values against two cells is Fisher's test, which has a closed form.
     return (few | is_sparse(counts)) & ~((used == 2) & (len(cells) == 2))
@@ -77,13 +80,15 @@ def lattice_step(counts: Array, cells: np.ndarray, weighted: bool) -> np.ndarray
 
 
 def few_tables(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """(b,) whether the rows of the smaller of two cells can have few multisets of values, which are then enumerated.
+    """(b,) whether features have few tables of their values by the cells, which are then enumerated.
 
     It takes longer than the continuous law, so that it is done only where that law gives a p-value up to `NULL_TAIL`.
     """
-    return np.asarray(
-        (len(cells) == 2) & (log_multisets(counts, cells) <= math.log(MOST_ENUMERATED)) & ~two_valued(counts)
-    )
+    used = _used_values(counts)
+    few = np.minimum(used, len(cells)) <= _FEW_KINDS
+    few &= (used > 2) | (len(cells) > 2)  # Fisher's test has a closed form
+    few[few] = log_tables(take(counts, np.flatnonzero(few), 0), cells) <= math.log(MOST_ENUMERATED)
+    return few
 
 
 def is_sparse(counts: Array) -> np.ndarray:
@@ -104,17 +109,17 @@ def _used_values(counts: Array) -> np.ndarray:
     return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1))
 
 
-def log_multisets(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """Log of the number of multisets of values that the rows of the smallest cell may have."""
-    used, rows = _used_values(counts), cells.min()
-    return log_choose(used + rows - 1, rows)
+def log_tables(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """(b,) a bound on the log number of tables with these margins, the rows of features' values and of the cells."""
+    kinds, which = np.unique(_used_values(counts), return_inverse=True)
+    of_cells = np.array([log_assignments(cells[None, :], kind)[0] for kind in kinds.tolist()])
+    return np.minimum(log_assignments(counts, len(cells)), of_cells[which])
 
 
-def log_assignments(counts: Array) -> np.ndarray:
-    """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
-    xp = namespace(counts)
-    each = xp.log1p(counts)
-    return to_numpy(xp.sum(each, axis=1) - xp.max(each, axis=1))
+def log_assignments(counts: Array, kinds: int) -> np.ndarray:
+    """(b,) log of the number of ways to share out the rows of each value but the commonest among this many kinds."""
+    each = log_choose(to_numpy(counts) + kinds - 1, np.array(kinds - 1))
+    return np.asarray(each.sum(axis=1) - each.max(axis=1))
 
 
 def log_arrangements(cells: np.ndarray) -> float:

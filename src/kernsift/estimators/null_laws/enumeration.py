@@ -30,9 +30,7 @@ from kernsift.estimators.null_laws.discreteness import (
     SPARSE,
     is_sparse,
     log_arrangements,
-    log_assignments,
-    log_choose,
-    log_multisets,
+    log_tables,
 )
 
 # The number of sampled outcomes.
@@ -89,14 +87,12 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
     """
     out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
     gaps: list[np.ndarray | None] = [None] * len(features)
-    for place, feature in enumerate(features):
+    for place in sorted(range(len(features)), key=lambda place: features[place].counts.tolist()):  # for cached tables
+        feature = features[place]
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
         labellings, most = log_arrangements(cells), math.log(MOST_ENUMERATED)
-        tables = min(log_assignments(counts)[0], log_multisets(counts, cells)[0])
-        if len(cells) == 2 and tables <= min(labellings, most):
+        if log_tables(counts, cells)[0] <= min(labellings, most):
             out[place], gaps[place] = _over_tables(feature)
-        elif len(feature.counts) == 2 and log_multisets(cells[None, :], feature.counts)[0] <= most:
-            out[place], gaps[place] = _over_tables(feature.transposed)
         else:
             (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
@@ -108,28 +104,37 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
 
 
 def _over_tables(feature: ViewedFeature) -> Law:
-    """All tables of the values by two cells with the observed margins."""
-    counts = feature.counts
-    first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()))
-    observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
-    # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
-    statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
+    """All tables of the values by the cells with the observed margins."""
+    own = feature if len(feature.joint) >= feature.joint.shape[1] else feature.transposed
+    tables, weight = _tables(tuple(own.counts.tolist()), tuple(own.joint.sum(axis=0).astype(int).tolist()))
+    observed = int(np.flatnonzero((tables == own.joint[:, :-1].ravel()).all(axis=1))[0])
+    # Both factors are centred, so that the rows of the last cell add up to minus those of the others.
+    statistics = np.empty((len(own.factors), len(tables)))
+    for pair, (factor, target) in enumerate(zip(own.factors, own.targets, strict=True)):
+        products = factor[:, None, :, None] * (target[:, :-1] - target[:, -1:])[:, None, :]
+        statistics[pair] = ((tables @ products.reshape(len(factor) * len(target), tables.shape[1]).T) ** 2).sum(axis=1)
     return log_tail(statistics, weight, feature.weights, observed)
 
 
 @lru_cache(maxsize=16)
-def _tables(counts: tuple[int, ...], drawn: int) -> tuple[np.ndarray, np.ndarray]:
-    """All ways (outcomes, V) to draw `drawn` rows from values with these counts, and their probabilities."""
-    first, left, later, log_weight = np.zeros((1, 0), dtype=int), np.array([drawn]), sum(counts), np.zeros(1)
+def _tables(counts: tuple[int, ...], cells: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """All tables (outcomes, V * (J - 1)) with these margins, without the last cell, and their probabilities."""
+    tables, left, log_weight = np.zeros((1, 0), dtype=int), np.array([cells]), np.zeros(1)
+    log_factorial = gammaln(np.arange(max(counts) + 1) + 1)
     for count in counts:
-        later -= count
-        least = np.maximum(left - later, 0)
-        ways = np.minimum(left, count) - least + 1
-        before = np.repeat(np.arange(len(left)), ways)
-        chosen = np.arange(len(before)) - np.repeat(np.cumsum(ways) - ways, ways) + least[before]
-        first, left = np.column_stack([first[before], chosen]), left[before] - chosen
-        log_weight = log_weight[before] + log_choose(np.array(count), np.arange(count + 1))[chosen]
-    return first.astype(float), np.exp(log_weight - log_choose(np.array(sum(counts)), np.array(drawn)))
+        rest = np.full(len(left), count)
+        for cell in range(len(cells) - 1):
+            least = np.maximum(rest - left[:, cell + 1 :].sum(axis=1), 0)
+            ways = np.minimum(rest, left[:, cell]) - least + 1
+            before = np.repeat(np.arange(len(left)), ways)
+            chosen = np.arange(len(before)) - np.repeat(np.cumsum(ways) - ways, ways) + least[before]
+            tables, left, rest = np.column_stack([tables[before], chosen]), left[before], rest[before] - chosen
+            left[:, cell] -= chosen
+            log_weight = log_weight[before] - log_factorial[chosen]
+        left[:, -1] -= rest
+        log_weight = log_weight - log_factorial[rest]
+    margins = gammaln(np.array(counts + cells) + 1).sum() - gammaln(sum(counts) + 1)
+    return tables.astype(float), np.exp(log_weight + margins)
 
 
 def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[Law]:
