@@ -16,6 +16,7 @@ from scipy import stats
 
 import kernsift
 from kernsift import InputError, compare, relate
+from kernsift.data.tables import rows_to_show
 from kernsift.report.contrasts import Contrast, best_contrast, changed_interval
 from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
 from kernsift.report.number_format import DateScale
@@ -808,3 +809,20 @@ def test_strata_and_confounders_are_both_named() -> None:
         .describe(0)
         .startswith("rises within strata given age: median of y")
     )
+
+
+def test_values_in_none_of_the_shown_rows() -> None:
+    """Descriptions show some rows of long tables, which may all miss a value."""
+    rng, n = np.random.default_rng(0), 6000
+    hidden = np.setdiff1d(np.arange(n), rows_to_show(n, 2))[:100]
+
+    def frame(shares: list[float]) -> pd.DataFrame:
+        size, level = np.full(n, np.nan), np.full(n, None, dtype=object)
+        size[hidden], level[hidden] = rng.normal(shares[0], 0.1, 100), rng.choice(["a", "b", "c"], 100, p=shares)
+        return pd.DataFrame({"size": size, "level": level})
+
+    table = frame([0.8, 0.1, 0.1])
+    results = [compare(table, frame([0.1, 0.1, 0.8]), random_state=0)]
+    results += [relate(table, y, random_state=0) for y in (rng.normal(size=n), rng.choice(["u", "v", "w"], n))]
+    assert results[0].rejected.all()
+    assert [result.describe(row) for result in results for row in range(2)] == [""] * 6

@@ -298,8 +298,7 @@ def completion(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)
-    if found is None:
-        raise click.UsageError(f"There is no completion for {shell}.")
+    assert found is not None  # `click.Choice` names no others
     click.echo(found(app, {}, "kernsift", "_KERNSIFT_COMPLETE").source())
 
 

@@ -121,8 +121,6 @@ def describe_numbers(
     >>> describe_numbers(x, x + 3, "Y").text
     'higher in Y: median 8 v 5'
     """
-    if not len(first) or not len(second):
-        return Description()
     medians = (float(np.median(first)), float(np.median(second)))
     typical = f"median {versus(medians[1], medians[0], scale)}"
     pooled, label = pooled_samples(first, second)
@@ -154,8 +152,6 @@ def describe_levels(first: np.ndarray, second: np.ndarray, levels: Sequence[str]
     >>> describe_levels(np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]), ["a", "other"], "Y").text
     "new level 'other' in Y: 25%"
     """
-    if not len(first) or not len(second):
-        return Description()
     a, b = (np.bincount(codes, minlength=len(levels)) / len(codes) for codes in (second, first))
     pool = (a * len(second) + b * len(first)) / (len(first) + len(second))
     sizes = (a - b) ** 2 / np.maximum(pool * (1.0 - pool), 1e-12)
@@ -184,8 +180,6 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
     >>> describe_columns(rng.normal(size=(500, 2)), 3 * rng.normal(size=(500, 2)), "Y").change
     'wider'
     """
-    if not len(first) or not len(second):
-        return Description()
     pooled, label = pooled_samples(first, second)
     spread = pooled.std(axis=0)
     standard = (pooled - pooled.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

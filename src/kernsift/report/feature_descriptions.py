@@ -154,6 +154,8 @@ def _describe_values(
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
     codes, (own, scale, means, view) = target.astype(np.intp), seen
     used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
+    if not len(used):  # none of the rows that are shown has a value
+        return Description()
     if len(used) == 2:
         first, second = (values[codes == level] for level in used)
         where = f"'{classes[used[1]]}'" if what else classes[used[1]]

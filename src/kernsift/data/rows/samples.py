@@ -11,9 +11,8 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.encoding import date_name, number_name, value_label
-from kernsift.data.columns.named_columns import split_columns
+from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
-from kernsift.data.formats.in_memory import loaded
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
@@ -54,8 +53,6 @@ def as_samples(
     if Y is not None:
         raise InputError("by: makes both samples from X; leave out Y, or leave out by.")
     rest, labels = group_rows(source, by)
-    if not len(rest.names):
-        raise InputError("X: no column is left beside the groups; pass more columns.")
     second = named_group(labels, group, "group") if group is not None else None
     first = named_group(labels, reference, "reference") if reference is not None else None
     if first is not None and first == second:
@@ -86,10 +83,9 @@ def _is_code(name: str) -> bool:
 
 def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     """The table without the column `by`, and for each of its values which rows have it, in the order of categories."""
-    rest, column = split_columns(source, by, "by")
-    if len(column.names) > 1:
-        raise InputError(f"by: one column is needed, got {quoted(column.names)}; choose one.")
-    cells = loaded(column).columns
+    rest, cells = take_columns(source, by, "by")
+    if len(cells.names) > 1:
+        raise InputError(f"by: one column is needed, got {quoted(cells.names)}; choose one.")
     values, names = to_numpy(cells.values)[:, 0], cells.levels.get(0) or ()
     absent = np.isnan(values)
     known = np.unique(values[~absent])
