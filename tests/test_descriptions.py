@@ -826,3 +826,15 @@ def test_values_in_none_of_the_shown_rows() -> None:
     results += [relate(table, y, random_state=0) for y in (rng.normal(size=n), rng.choice(["u", "v", "w"], n))]
     assert results[0].rejected.all()
     assert [result.describe(row) for result in results for row in range(2)] == [""] * 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_person_who_is_repeated_and_weighs_much_is_no_common_value(seed: int) -> None:
+    """The ill are few and mostly old, so that the young among them weigh much, and some people are there repeatedly."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 80, 700).astype(float)
+    ill = rng.random(700) < 0.4 / (1 + np.exp(-(age - 70) / 8))
+    people = pd.DataFrame({"x": 0.05 * age + 0.5 * ill + rng.normal(size=700), "age": age, "ill": ill})
+    table = people.sample(1500, replace=True, random_state=seed)
+    description = relate(table, "ill", given="age", random_state=0)["x"].description
+    assert "given age: " in description and "values of" not in description

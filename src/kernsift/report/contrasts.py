@@ -43,6 +43,17 @@ class Contrast(NamedTuple):
     one_value: bool = False
 
 
+def main_contrast(
+    shape: Contrast, first: np.ndarray, second: np.ndarray, view: str, scale: NumberScale, single_values: bool
+) -> Contrast:
+    """The contrast that is described of two samples, whose shift and spread are `shape`.
+
+    Without `single_values` one value alone is never described, as where rows were repeated to weigh them.
+    """
+    atom = common_value(first, second, scale) if single_values else None
+    return best_contrast(shape, atom, changed_interval(first, second, scale, single_values), view)
+
+
 def best_contrast(shape: Contrast, atom: Contrast | None, interval: Contrast, view: str) -> Contrast:
     """A single value where that explains more than all others together; then shift and spread; then an interval."""
     if atom is not None and atom.size >= _ATOM_PART_OF_INTERVAL * (interval.size - SEARCH_PENALTY):
@@ -171,7 +182,9 @@ def share_contrast(flags: np.ndarray, pooled: np.ndarray, label: np.ndarray) -> 
     return size if size >= max([*rest, 4.0]) else 0.0
 
 
-def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale = NUMBERS) -> Contrast:
+def changed_interval(
+    first: np.ndarray, second: np.ndarray, scale: NumberScale = NUMBERS, single_values: bool = True
+) -> Contrast:
     """The interval of values whose share changed most, in standard errors."""
     pooled = np.concatenate([first, second])
     values = np.unique(pooled)
@@ -200,7 +213,7 @@ def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale =
     # One of many values, such as a code for missing values that is far from the others.
     within = (values > edges[low]) & (values <= edges[high])
     one = values[~within if outside else within]
-    one_value = len(one) == 1 and not few
+    one_value = len(one) == 1 and not few and single_values
     if one_value:
         place = _values_phrase(float(one[0]), scale)
     return Contrast(float(sizes[low, high]), f"{more_or_fewer(a, b)} {place}", percent_versus(a, b), one_value)

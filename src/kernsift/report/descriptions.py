@@ -21,10 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernsift.report.contrasts import (
-    best_contrast,
-    changed_interval,
-    common_value,
     location_and_spread,
+    main_contrast,
     polynomial_contrasts,
     pooled_samples,
     share_contrast,
@@ -109,10 +107,12 @@ def describe_numbers(
     means: bool = False,
     view: str = "",
     scale: NumberScale = NUMBERS,
+    single_values: bool = True,
 ) -> Description:
     """How a number differs between two samples; with `means` only by its mean, which is what a linear kernel sees.
 
-    `view` is the view of the feature with the smallest p-value; empty where that is not known.
+    `view` is the view of the feature with the smallest p-value; empty where that is not known. `single_values` is as in
+    `main_contrast`.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def describe_numbers(
         more = "more often" if share[0] > share[1] else "less often"
         return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
     shape = location_and_spread(first, second, label, view, scale)
-    found = best_contrast(shape, common_value(first, second, scale), changed_interval(first, second, scale), view)
+    found = main_contrast(shape, first, second, view, scale, single_values)
     return Description(found.change, where, found.detail, typical, medians, size=found.size)
 
 

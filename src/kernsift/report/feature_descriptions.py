@@ -11,7 +11,7 @@ import numpy as np
 from kernsift.data.tables import Table
 from kernsift.estimators.pairs import Pair
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
-from kernsift.report.held_fixed import AdjustedRows
+from kernsift.report.held_fixed import AdjustedRows, has_common_value
 from kernsift.report.number_format import NumberScale, scale_of
 from kernsift.report.pictures import (
     LONGEST_RESPONSE,
@@ -58,6 +58,7 @@ class _TestedFeature(NamedTuple):
     scale: NumberScale  # how its values are written
     means: bool  # whether the test sees means alone
     view: str = ""  # the view of the feature with the smallest p-value; empty where that is not known
+    single_values: bool = True  # whether one value alone may be described
 
 
 def _describe_classes(
@@ -71,7 +72,7 @@ def _describe_classes(
 ) -> Description:
     """The values of feature j in classes, of which there are codes (n,), with whatever is held fixed."""
 
-    def describe(values: np.ndarray, codes: np.ndarray) -> Description:
+    def describe(values: np.ndarray, codes: np.ndarray, seen: _TestedFeature = seen) -> Description:
         there = present_rows(values) & ~np.isnan(codes)
         found = _describe_values(values[there], codes[there], classes, seen)
         if gaps and seen.levels is None and values.shape[1] == 1 and len(classes) == 2:
@@ -86,7 +87,7 @@ def _describe_classes(
         rows = adjusted.chosen(known, column[:, 0] if column.shape[1] == 1 else None)
         if not len(rows):
             return replace(found, change="", where="", detail="")
-        tried.append(describe(column[rows], codes[rows]))
+        tried.append(describe(column[rows], codes[rows], seen._replace(single_values=has_common_value(values))))
     best = max(tried, key=lambda one: one.size)
     return replace(best, typical=found.typical, medians=found.medians, held=adjusted.words)
 
@@ -111,9 +112,9 @@ def describe_against(
         found = _describe_classes(columns, target, named, _TestedFeature(own, scale, means, view.feature), adjusted, j)
         return replace(found, medians=())
 
-    def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
+    def by_level(numbers: np.ndarray, codes: np.ndarray, single_values: bool = True) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        seen = _TestedFeature(None, response_scale, means or linear)
+        seen = _TestedFeature(None, response_scale, means or linear, single_values=single_values)
         return _describe_values(numbers[there], codes[there], own or (), seen, response.name)
 
     if own is not None:
@@ -122,7 +123,9 @@ def describe_against(
             return found
         numbers = adjusted.target
         rows = adjusted.chosen(columns[:, 0], numbers)
-        return replace(by_level(numbers[rows, None], columns[rows, 0]), held=adjusted.words) if len(rows) else found
+        if not len(rows):
+            return found
+        return replace(by_level(numbers[rows, None], columns[rows, 0], single_values=False), held=adjusted.words)
 
     def along(values: np.ndarray, numbers: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(numbers)
@@ -152,7 +155,7 @@ def _describe_values(
     what: str = "",
 ) -> Description:
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
-    codes, (own, scale, means, view) = target.astype(np.intp), seen
+    codes, (own, scale, means, view, single) = target.astype(np.intp), seen
     used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
     if not len(used):  # none of the rows that are shown has a value
         return Description()
@@ -163,13 +166,17 @@ def _describe_values(
             return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
-        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=view, scale=scale)
+        found = describe_numbers(
+            first[:, 0], second[:, 0], where, means=means, view=view, scale=scale, single_values=single
+        )
         return (
             replace(found, change=response_change(what, found.change), medians=()) if what and found.change else found
         )
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    found = describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)
+    found = describe_by_level(
+        first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale, single_values=single
+    )
     return found if values.shape[1] == 1 else _along_component(found)
 
 

@@ -116,7 +116,7 @@ class AdjustedRows:
         # In pairs some views are of aligned ranks, and the others are of values as they are.
         as_it_is = self._regression is None and rows is not None and rows.small_strata
         as_it_is = as_it_is and view != "" and not view.startswith("aligned")
-        if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and _repeats(own)):
+        if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and has_common_value(own)):
             return [own]
         of_values = self._regression is not None and view in ("", "plain", "values")
         return [self._numbers[:, columns], own] if of_values else [self._numbers[:, columns]]
@@ -160,8 +160,8 @@ class AdjustedRows:
         return np.asarray(weights * overlap / np.maximum(shares[np.arange(len(own)), own], _LEAST_SHARE * 1e-6))
 
 
-def _repeats(values: np.ndarray) -> bool:
-    """Whether a column has few different values, or one that is common."""
+def has_common_value(values: np.ndarray) -> bool:
+    """Whether a column has few different values, or one that is common, before rows are repeated."""
     known = values[~np.isnan(values)]
     _, counts = np.unique(known, return_counts=True)
     return len(counts) <= _DISCRETE or counts.max() > _COMMON * len(known)

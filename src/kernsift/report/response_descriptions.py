@@ -12,9 +12,7 @@ from kernsift.report.contrasts import (
     PREFERENCE_FACTOR,
     SEARCH_PENALTY,
     Contrast,
-    best_contrast,
-    changed_interval,
-    common_value,
+    main_contrast,
     polynomial_contrasts,
     search_allowance,
 )
@@ -51,10 +49,12 @@ def describe_by_level(
     means: bool = False,
     view: str = "",
     scale: NumberScale = NUMBERS,
+    single_values: bool = True,
 ) -> Description:
     """How a number differs between three or more levels of a category; `what` names the number.
 
-    With `means` only by its mean, which is what a linear kernel sees; `view` is as in `describe_numbers`.
+    With `means` only by its mean, which is what a linear kernel sees; `view` and `single_values` are as in
+    `describe_numbers`.
 
     Examples
     --------
@@ -86,10 +86,7 @@ def describe_by_level(
         sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
     samples = [(values[codes != level], group) for level, group in zip(used, groups, strict=True)]
-    parts = [
-        best_contrast(Contrast(0.0, "", ""), common_value(*both, scale), changed_interval(*both, scale), view)
-        for both in samples
-    ]
+    parts = [main_contrast(Contrast(0.0, "", ""), *both, view, scale, single_values) for both in samples]
     at = int(np.argmax([part.size for part in parts]))
     best = parts[at]
     size = best.size / PREFERENCE_FACTOR if best.one_value else PREFERENCE_FACTOR * (best.size - search_allowance(view))
