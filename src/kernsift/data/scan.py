@@ -45,7 +45,7 @@ class Scan:
     and the last code), the number of missing cells, and whether there are infinite ones.
 
     `kinds` are as in `Source`, with those that are known only after reading; `keep` (n,) marks the rows without a
-    missing cell; `levels` are the different texts of each column of text.
+    missing cell; `levels` are the different texts of each column of text, and `room` the bytes left for more of these.
     """
 
     source: Source
@@ -56,6 +56,19 @@ class Scan:
     infinite: np.ndarray
     keep: np.ndarray
     levels: dict[int, set[str]]
+    room: int
+
+    def add_texts(self, column: int, texts: Sequence[str]) -> None:
+        """Add texts of a column; those of all columns must fit into memory."""
+        known = self.levels.setdefault(column, set())
+        new = [text for text in texts if text not in known]
+        known.update(new)
+        self.room -= sum(100 + len(text) for text in new)
+        if self.room < 0:
+            raise InputError(
+                f"memory: the different texts in column '{self.source.names[column]}' of {self.source.argument}, "
+                f"{len(known):,} so far, do not fit; leave out columns that label rows, or allow more."
+            )
 
     def pick(self, positions: Sequence[int]) -> Scan:
         """What was found of the columns at these positions; `keep` stays that of all columns."""
@@ -63,10 +76,11 @@ class Scan:
         levels = pick_entries(self.levels, positions)
         kinds = [self.kinds[i] for i in positions]
         source = self.source.pick(positions)
-        return Scan(source, kinds, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
+        low, high, gaps, infinite = (found[own] for found in (self.low, self.high, self.gaps, self.infinite))
+        return Scan(source, kinds, low, high, gaps, infinite, self.keep, levels, self.room)
 
 
-def _empty_scan(source: Source) -> Scan:
+def _empty_scan(source: Source, memory: int) -> Scan:
     p = len(source.names)
     return Scan(
         source,
@@ -77,6 +91,7 @@ def _empty_scan(source: Source) -> Scan:
         infinite=np.zeros(p, dtype=bool),
         keep=np.ones(source.n, dtype=bool),
         levels={i: set() for i, kind in enumerate(source.kinds) if kind in TEXTS},
+        room=reading_bytes(memory),
     )
 
 
@@ -89,9 +104,9 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
     p = len(source.names)
     if source.n < 2:
         raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
-    found = _empty_scan(source)
+    found = _empty_scan(source, memory)
     if isinstance(source, MemorySource):
-        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _TextMemory(source, memory))
+        _add_cells(found, source.columns, np.arange(p), slice(0, source.n))
         return found
     unread = np.ones(p, dtype=bool)
     bounds = source.bounds()
@@ -112,13 +127,12 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
 def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
     """Scan the table on the workers in use, each a chunk of rows at a time."""
     source = found.source
-    texts = _TextMemory(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
     scan_rows = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
     for span, part in zip(spans, parallel_map(scan_rows, spans), strict=True):
         for i, levels in part.levels.items():
-            texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
+            found.add_texts(int(columns[i]), sorted(levels))
         for i, column in enumerate(columns.tolist()):
             _update_kind(found, column, part.kinds[i])
         found.low[columns] = np.minimum(found.low[columns], part.low)
@@ -130,7 +144,7 @@ def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int)
 
 
 def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
-    found = _empty_scan(source.between(rows.start, rows.stop))
+    found = _empty_scan(source.between(rows.start, rows.stop), memory)
     _scan_columns(found, np.arange(len(source.names)), memory)
     unread: Any = None
     return replace(found, source=unread)
@@ -138,12 +152,11 @@ def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
 
 def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
-    texts = _TextMemory(source, memory)
     done, total = 0, source.n * len(columns)
     for cut, cells in source.pieces(columns.tolist(), slice(0, source.n), reading_bytes(memory)):
         done += cells.values.size
         if cells.n:
-            _add_cells(found, cells, columns[cut.columns], cut.rows, texts)
+            _add_cells(found, cells, columns[cut.columns], cut.rows)
         report_progress(f"cells of {source.argument}", done, total)
 
 
@@ -160,7 +173,7 @@ def _update_kind(found: Scan, column: int, kind: str) -> None:
     found.kinds[column] = "mixed" if "mixed" in (kind, known) else kind
 
 
-def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _TextMemory) -> None:
+def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice) -> None:
     """Add one piece to what was found."""
     with np.errstate(invalid="ignore"):  # signalling NaNs, which broken files may have
         low, high = (end.astype(np.float64) for end in cells.extremes)
@@ -177,25 +190,8 @@ def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts:
     for i, levels in cells.levels.items():
         codes = cells.values[:, i]
         used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
-        texts.add(found.levels.setdefault(int(own[i]), set()), [levels[code] for code in used], int(own[i]))
+        found.add_texts(int(own[i]), [levels[code] for code in used])
     for i, column in enumerate(own.tolist()) if "unknown" in found.source.kinds else ():
         _update_kind(found, column, cells.kinds[i] if high[i] >= low[i] else "empty")
     found.low[own] = np.minimum(found.low[own], low)
     found.high[own] = np.maximum(found.high[own], high)
-
-
-class _TextMemory:
-    """The memory that is left for the different texts of a table."""
-
-    def __init__(self, source: Source, memory: int) -> None:
-        self._source, self._room = source, reading_bytes(memory)
-
-    def add(self, known: set[str], levels: Sequence[str], column: int) -> None:
-        new = [level for level in levels if level not in known]
-        known.update(new)
-        self._room -= sum(100 + len(level) for level in new)
-        if self._room < 0:
-            raise InputError(
-                f"memory: the different texts in column '{self._source.names[column]}' of {self._source.argument}, "
-                f"{len(known):,} so far, do not fit; leave out columns that label rows, or allow more."
-            )
