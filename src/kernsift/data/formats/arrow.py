@@ -128,13 +128,14 @@ class ArrowSource(Source):
         self._fragments = fragments
         self._readers = Readers()
         self._spent = 0
+        first = fragments[0]
         for fragment in fragments:
-            check_unique(f"{argument}: {fragment.name}", fragment.schema.names)
             # Most have that of the first: a table of many files is kept and sent with one of them.
-            if fragment.schema.equals(fragments[0].schema, check_metadata=True):
-                fragment.schema = fragments[0].schema
-        names, kinds = _common_columns(fragments, argument)
-        index = sorted(name for name in _index_columns(fragments[0].schema) if not name.startswith("__"))
+            if fragment.schema.equals(first.schema, check_metadata=True):
+                fragment.schema = first.schema
+        others = [fragment for fragment in fragments if fragment.schema is not first.schema]
+        names, kinds = _common_columns([first, *others], argument)
+        index = sorted(name for name in _index_columns(first.schema) if not name.startswith("__"))
         self.notes = (f"Index of the stored data frame, so left out: {quoted(index)}.",) if index else ()
         widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
         self._chunks: list[list[GroupRun]] = []
@@ -226,6 +227,8 @@ def _release() -> None:
 
 def _common_columns(fragments: Sequence[Fragment], argument: str) -> tuple[list[str], list[str]]:
     """The columns that all fragments have, in the order of the first, and what kind each is over all fragments."""
+    for fragment in fragments:
+        check_unique(f"{argument}: {fragment.name}", fragment.schema.names)
     first = fragments[0]
     index = _index_columns(first.schema)
     names = [name for name in first.schema.names if name not in index]
