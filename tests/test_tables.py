@@ -615,6 +615,11 @@ def test_candidates() -> None:
     ]
     flat, others = as_candidates(pd.Series([1, 2], name="u"), {"a": pd.Series([3, 4, 5], name="v"), "b": [1, 2]})
     assert flat.offsets.tolist() == [0, 1] and others["a"].n == 3
+    # Row names that a CSV file holds are in some of the data sets only.
+    rows = frame.assign(**{"Unnamed: 0": [7, 9]})
+    for several in ((rows, frame, frame), (frame, rows, frame), (rows, rows, frame)):
+        first, others = as_candidates(several[0], {"a": several[1], "b": several[2]})
+        assert all(table.values.tolist() == [[1, 3], [2, 4]] for table in (first, *others.values()))
 
 
 def test_refused_candidates() -> None:
