@@ -16,7 +16,7 @@ from kernsift.data.columns.columns import require_same_device
 from kernsift.data.columns.kinds import UndecidedColumns, split_kinds
 from kernsift.data.columns.layout import grouped_layout, make_table
 from kernsift.data.columns.named_columns import align, split_columns
-from kernsift.data.formats import is_outside_memory, open_table
+from kernsift.data.formats import Source, is_outside_memory, open_table
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.formats.source import TEXTS
 from kernsift.data.missing import MISSING
@@ -24,7 +24,7 @@ from kernsift.data.preparation import prepare
 from kernsift.data.responses import response_table
 from kernsift.data.survival import Survival, hint_at_censoring, is_censored, read_survival, survival_of
 from kernsift.data.tables import Table
-from kernsift.exceptions import InputError, check_choice, quoted
+from kernsift.exceptions import InputError, check_choice, check_unique, quoted
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.notes import collect_notes
 
@@ -177,13 +177,15 @@ def as_candidates(
     if not candidates:
         raise InputError("candidates: at least one data set is needed, got an empty mapping; add one.")
     labels = [str(name) for name in candidates]
-    if len(set(labels)) < len(labels):
-        raise InputError(f"candidates: names must be unique as text, got {quoted(labels)}; rename them.")
+    check_unique("candidates", labels, "names", "rename them")
     arguments = ["reference", *(f"candidates['{label}']" for label in labels)]
-    first, *others = (
+    sources: list[Source] = [
         loaded(open_table(data, argument, layer=layer))
         for data, argument in zip([reference, *candidates.values()], arguments, strict=True)
-    )
+    ]
+    first, *others = sources
+    for other in others if first.named else ():
+        first = align(first, other)[0]  # without columns that have no name and that another data set lacks
     parts = [first, *(align(first, other)[1] for other in others)]
     prepared = prepare(parts, arguments, missing="drop" if missing == "column" else missing, kinds=kinds)
     for one, argument in zip(prepared.scans, arguments, strict=True):
