@@ -355,3 +355,28 @@ def test_every_kind_of_small_multiple_has_its_legend() -> None:
     boxes, bars = drawn.plot_best().ravel()
     assert boxes.get_legend() is None
     assert [text.get_text() for text in bars.get_legend().get_texts()] == ["y = a", "y = b", "y = c", "y = d"]
+
+
+def overlapping(labels: list[Any]) -> bool:
+    boxes = [label.get_window_extent() for label in labels if label.get_text()]
+    return any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+@pytest.mark.parametrize("question", ["compare", "relate"])
+def test_long_names_of_many_levels_do_not_overlap(question: str) -> None:
+    rng = np.random.default_rng(0)
+    levels = np.array([f"answer number {i}, in words that fill several lines of a label" for i in range(12)])
+    X, Y = (pd.DataFrame({"answer": rng.choice(levels, 300), "other": rng.normal(size=300)}) for _ in range(2))
+    drawn = compare(X, Y, random_state=0) if question == "compare" else relate(X, Y["other"], random_state=0)
+    ax = rendered(drawn.plot_feature("answer"))
+    for axis in (ax.xaxis, ax.yaxis):
+        assert not overlapping(axis.get_ticklabels())
+
+
+@pytest.mark.parametrize("days", [3, 30, 340, 2000])
+def test_dates_of_narrow_axes_do_not_overlap(days: int) -> None:
+    first = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=400, freq=f"{days * 216}s")})
+    axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")[1]
+    ax = rendered(compare(first, first + pd.Timedelta(days=1), random_state=0).plot_feature(ax=axes[0]))
+    assert len(ax.get_xticks()) >= 2
+    assert not overlapping(ax.get_xticklabels())
