@@ -30,7 +30,9 @@ _SMALLEST_P = 1e-12
 # Discoveries that get a label, and the offsets of labels that are tried, in points.
 _MOST_LABELS = 25
 _LABEL_OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
-_LONGEST_NAME = 28
+_LONGEST_NAME, _LONGEST_LEVEL = 28, 22
+# The height of a line of a tick's label, in points.
+_LINE = 10.0
 # Radius of a point, in points.
 _POINT_RADIUS = 2.5
 # Evidence beyond the first is drawn on a scale that is linear up to the second, and logarithmic from there.
@@ -218,9 +220,9 @@ def _shortened(name: str, most: int = _LONGEST_NAME) -> str:
     return abbreviated(clean(name), most).replace("$", r"\$")
 
 
-def _short_names(names: Sequence[str]) -> list[str]:
+def _short_names(names: Sequence[str], most: int = _LONGEST_NAME) -> list[str]:
     """Different names that fit."""
-    return [name.replace("$", r"\$") for name in abbreviations([clean(name) for name in names], _LONGEST_NAME)]
+    return [name.replace("$", r"\$") for name in abbreviations([clean(name) for name in names], most)]
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
@@ -327,9 +329,9 @@ def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None =
     state = "significant" if result.rejected[row] else "not significant"
     said = result.describe(row)
     # About as many letters as fit above the axes; constrained layout makes room for more lines.
-    across = int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 4.4)
+    across = int(_points(ax)[0] / 4.9)
     if isinstance(picture, Bars):
-        across -= max(len(line) for level in picture.levels for line in _wrapped(level).split("\n"))
+        across -= max(len(line) for label in ax.get_yticklabels() for line in label.get_text().split("\n"))
     title = f"{_shortened(result.names[row], 40)}: {_shortened(said, 200) if said else state}"
     ax.set_title(textwrap.fill(title, max(across, 24), max_lines=4, placeholder="…"), loc="left", fontsize=9)
     _without_frame(ax)
@@ -349,7 +351,7 @@ def _bars(picture: Bars, ax: Axes) -> None:
     places, height = np.arange(len(picture.levels)), 0.8 / len(picture.shares)
     for i, (shares, series, colour) in enumerate(zip(picture.shares, picture.series, _COLOURS, strict=False)):
         ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_shortened(series))
-    ax.set_yticks(places, [_wrapped(level) for level in picture.levels])
+    ax.set_yticks(places, _level_names(picture.levels, _points(ax)[1]))
     ax.set_ylim(len(places) - 0.5, -0.5)
     ax.set(xlabel="share", ylabel=_wrapped(picture.label, 32))
     ax.legend(frameon=False, fontsize=8)
@@ -360,7 +362,7 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     stats = [dict(zip(keys, row, strict=True)) for row in _shown_values(ax.yaxis, picture.quantiles, picture.origin)]
     places = range(len(stats))
     ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
-    names = [_wrapped(level) for level in picture.levels]
+    names = _level_names(picture.levels, _points(ax)[0])
     ax.set_xticks(places, names)
     # Each name has the same part of the axis, in letters that are smaller than those of its label.
     if len(names) * max(1 + len(line) for name in names for line in name.split("\n")) > 1.3 * _letters_across(ax):
@@ -384,15 +386,29 @@ def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
     if origin is None:
         return np.asarray(values)
     dates: Any = required("matplotlib.dates", "Plots need matplotlib")
-    locator = dates.AutoDateLocator(minticks=3, maxticks={dates.HOURLY: 8, dates.MINUTELY: 8, dates.SECONDLY: 8})
+    most = max(3, _letters_across(axis.axes) // 6) if axis is axis.axes.xaxis else 8
+    locator = dates.AutoDateLocator(minticks=min(3, most), maxticks=most)
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.ConciseDateFormatter(locator))
     return np.asarray(values) + origin - dates.date2num(np.datetime64(0, "D"))
 
 
+def _points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi * 72.0, box.height / ax.figure.dpi * 72.0
+
+
 def _letters_across(ax: Axes) -> int:
     """About as many letters of the usual size as the axes are wide."""
-    return max(16, int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 5.8))
+    return max(16, int(_points(ax)[0] / 5.8))
+
+
+def _level_names(levels: Sequence[str], room: float) -> list[str]:
+    """The names of levels side by side in `room` points: in some lines each, or shortened where these are too many."""
+    names = [_wrapped(level) for level in levels]
+    fits = _LINE * sum(1 + name.count("\n") for name in names) <= room
+    return names if fits else _short_names(levels, _LONGEST_LEVEL)
 
 
 def _wrapped(text: str, width: int = 24, lines: int = 3) -> str:
