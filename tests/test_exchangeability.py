@@ -157,18 +157,37 @@ def test_a_value_of_one_unit_is_no_evidence(rows: int) -> None:
         assert found.all_pvalues == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("rows", [2, 6])
-def test_few_units_with_another_value_have_the_exact_p_value(rows: int) -> None:
-    """Of two values a unit has one: the p-value is the hypergeometric tail, but for 8193 drawn labellings."""
-    unit = np.repeat(np.arange(40), rows)
-    for others, label in ((range(5), unit % 2), (range(4), unit < 10), (range(0, 12, 3), unit < 10)):
+@pytest.mark.parametrize("rows", [1, 2, 6])
+def test_units_with_two_values_have_the_exact_p_value(rows: int) -> None:
+    """All rows of a unit have the same of two values: the p-value is the hypergeometric tail."""
+    for n, others in ((40, range(5)), (40, range(0, 12, 3)), (60, range(20)), (60, range(19, 41))):
+        unit, units = np.repeat(np.arange(n), rows), len(others)
         table = column(np.isin(unit, list(others)))
-        seen, units, labelled = (label[::rows] * table[::rows, 0]).sum(), len(others), label[::rows].sum()
-        law = hypergeom(40, units, labelled)
-        counts = np.arange(units + 1)
-        pvalue = law.pmf(counts)[np.abs(counts - law.mean()) >= abs(seen - law.mean()) - 1e-9].sum()
-        found = relate(table, label, unit=unit, bandwidth=1.0, random_state=0).all_pvalues[0]
-        assert found == pytest.approx(pvalue, abs=4 * np.sqrt(0.25 / 8193))
+        for label in (unit % 2, unit < 10):
+            seen, labelled = (label[::rows] * table[::rows, 0]).sum(), label[::rows].sum()
+            law = hypergeom(n, units, labelled)
+            counts = np.arange(units + 1)
+            pvalue = law.pmf(counts)[np.abs(counts - law.mean()) >= abs(seen - law.mean()) - 1e-9].sum()
+            found = relate(table, label, unit=unit, random_state=0).all_pvalues[0]
+            assert found == pytest.approx(pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+def test_rows_with_two_values_in_few_units_have_the_exact_p_value(rows: int) -> None:
+    """T is the squared deviation of a sum of numbers of rows, whose law over all labellings follows by convolution."""
+    rng = np.random.default_rng(rows)
+    unit, features = np.repeat(np.arange(30), rows), 40
+    X = (rng.random((len(unit), features)) < 0.4).astype(float)
+    found = relate(X, unit >= 15, unit=unit, random_state=0).all_pvalues
+    expected = np.empty(features)
+    for place, sums in enumerate(X.reshape(30, rows, -1).sum(axis=1).T.astype(int)):
+        ways = np.zeros((16, sums.sum() + 1))  # how many choices of so many units have this sum
+        ways[0, 0] = 1.0
+        for size in sums:
+            ways[1:, size:] += ways[:-1, : ways.shape[1] - size].copy()
+        deviation = np.abs(np.arange(ways.shape[1]) - sums.mean() * 15)
+        expected[place] = ways[15, deviation >= deviation[sums[15:].sum()] - 1e-9].sum() / ways[15].sum()
+    assert (np.abs(found - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 8193) + 1e-9).all()
 
 
 UNIT_MEANS = np.array([2.3, 1.1, 3.8, 2.9, 0.7, 3.3, 4.1, 2.6, 5.0, 3.9, 4.4])

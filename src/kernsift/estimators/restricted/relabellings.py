@@ -4,8 +4,9 @@ As in `kernsift.estimators.null_laws.enumeration`: a smooth law does not fit a s
 all relabellings of the units are few, or those in the strata in which a column varies, they are enumerated. Two values
 against two labels have a law in closed form, the sum of hypergeometric variables of the strata, which for pairs is
 McNemar's exact test. Columns in which few units differ from the commonest value get outcomes drawn at random, and with
-an unbounded kernel columns with outliers. So do columns with a small p-value where few units of a rare response are
-expected to meet a rare value.
+an unbounded kernel columns with outliers. So do columns whose rows have two values in few units, where T is the square
+of one sum of few shares, and columns with a small p-value where few units of a rare response are expected to meet a
+rare value.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ from kernsift.kernels.contingency import Tabulation
 _MOST, _NUMBERS, _DRAWN = 2**13, 2**22, 2**13
 # The most elements of drawn relabellings of all units, and of one part of them.
 _PERMUTED, _AT_ONCE = 2**26, 2**21
+# Features whose drawn statistics are computed together.
+_TOGETHER = 2**7
 # The most units that differ from the commonest value or response and are drawn.
 _RARE = 2**8
 # The most rows for which sums of hypergeometric variables are convolved.
@@ -73,21 +76,23 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     if counted is not None:
         others = n - largest
         return FewValues(two_valued, others, others <= SPARSE, lambda place: counted.row_codes(place) != common[place])
-    nothing = np.zeros(b, dtype=bool)
-    if known.codes is not None and known.joint is None:
-        differs = to_numpy(known.codes) != common[:, None]
-        if rows.unit is not None:
-            marked = [np.bincount(rows.unit[own], minlength=rows.units)[: rows.units] for own in differs]
-            differs, two_valued = np.array(marked) > 0, nothing
-        differs = differs[:, strata.order]
-    elif known.joint is not None:
+    if known.joint is not None:
         at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
-        differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
+        differing = rows.unit_sizes - at_common[:, : rows.units]
+    elif known.codes is not None:
+        differing = (to_numpy(known.codes) != common[:, None]).astype(int)
+        if rows.unit is not None:
+            differing = np.array([np.bincount(rows.unit, own, rows.units)[: rows.units] for own in differing])
     else:
+        nothing = np.zeros(b, dtype=bool)
         return FewValues(nothing, np.full(b, n), nothing, lambda place: nothing)
+    differing, sizes = differing[:, strata.order], rows.unit_sizes[strata.order]
+    differs = differing > 0
     count = differs.sum(axis=1)
     few = ((count <= SPARSE) & (2 * count <= n)) | (two_valued & (n <= FEW_ROWS))
+    # Units have two values where the rows of each have one.
+    two_valued &= ((differing == 0) | (differing == sizes)).all(axis=1)
     return FewValues(two_valued, count, few, lambda place: differs[place])
 
 
@@ -212,19 +217,24 @@ class Relabellings:
             varying[places] = self._varying(statistics, places)
         fewer = varying.any(axis=1) & (varying @ self._log_arrangements <= math.log(_MOST) + 1e-9)
         known = values.few | two_classes | fewer | (every is not None)
+        permuted = np.zeros(len(score), dtype=bool)
+        if every is None and len(self._kinds) <= FEW_ROWS:
+            permuted = varies & values.few & ~two_classes & ~fewer
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
-            heavy = carried(np.flatnonzero(varies & ~known), carried_by_few_rows).tolist()
-            features = list(map(factors_of, heavy))
-            permuted = reordered_statistics(features, targets, self._orders(seed)) if heavy else ()
-            for place, drawn in zip(heavy, permuted, strict=True):
-                # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
-                tails = log_ndtr(-scores[:, place]) if len(self._kinds) < drawn.shape[1] else None
-                out.put_one(place, (log_share(drawn, weights, tails), equal_outcomes(drawn, weights, True)))
+            permuted[carried(np.flatnonzero(varies & ~known), carried_by_few_rows)] = True
+        for part in slices(0, int(permuted.sum()), _TOGETHER):
+            places = np.flatnonzero(permuted)[part]
+            drawn = self._permuted([factors_of(place) for place in places.tolist()], targets, seed)
+            # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
+            tails = log_ndtr(-scores) if len(self._kinds) < drawn.shape[2] else None
+            for place, found in zip(places.tolist(), drawn, strict=True):
+                log_pvalue = log_share(found, weights, None if tails is None else tails[:, place])
+                out.put_one(place, (log_pvalue, equal_outcomes(found, weights, True)))
         rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
         small = np.minimum(values.others, len(rare)) <= _RARE
         tried = small & small_pvalue & ~known & (not unbounded)
         drawn_places = carried(np.flatnonzero(varies & tried), few_products)
-        for place in np.union1d(np.flatnonzero(varies & known), drawn_places).tolist():
+        for place in np.union1d(np.flatnonzero(varies & known & ~permuted), drawn_places).tolist():
             factors = factors_of(place)
             log_tails = log_ndtr(-scores[:, place])
             if every is not None:
@@ -299,10 +309,28 @@ class Relabellings:
                 out[part] = (cross * cross).sum(axis=(1, 2))
         return log_share(found, weights, log_tails), equal_outcomes(found, weights, True)
 
-    def _orders(self, seed: int) -> Iterator[np.ndarray]:
-        """Parts (draws, N) of units permuted within strata, the observed order first."""
+    def _permuted(
+        self, features: Sequence[Sequence[np.ndarray]], targets: Sequence[np.ndarray], seed: int
+    ) -> np.ndarray:
+        """(features, pairs, draws) T of features with factors (m, N) for each pair, over drawn relabellings."""
+        n = len(self._kinds)
+        if n > FEW_ROWS:
+            return reordered_statistics(features, targets, self._orders(seed, n))
+        # T is the sum of the products of two Gram matrices, of which one is permuted.
+        first, second = np.triu_indices(n)
+        twice = np.where(first == second, 1.0, 2.0)
+        own = [[(factor.T @ factor)[first, second] * twice for factor in pairs] for pairs in features]
+        grams, own_by_pair = [target.T @ target for target in targets], np.array(own).swapaxes(0, 1)
+        parts = []
+        for order in self._orders(seed, len(first)):
+            rows, columns = order[:, first], order[:, second]
+            parts.append([one @ gram[rows, columns].T for one, gram in zip(own_by_pair, grams, strict=True)])
+        return np.concatenate(parts, axis=2).swapaxes(0, 1)
+
+    def _orders(self, seed: int, numbers: int) -> Iterator[np.ndarray]:
+        """Parts (draws, N) of units permuted within strata, the observed order first; a draw needs so many numbers."""
         n, rng = len(self._kinds), np.random.default_rng(seed)
-        draws, step = min(_DRAWN, _PERMUTED // n), max(1, _AT_ONCE // n)
+        draws, step = min(_DRAWN, _PERMUTED // n), max(1, _AT_ONCE // numbers)
         for start in range(0, draws + 1, step):
             order = np.argsort(self._strata.of_row + rng.random((min(step, draws + 1 - start), n)), axis=1)
             if start == 0:
