@@ -293,3 +293,12 @@ def test_a_width_of_no_table_is_refused(width: Any) -> None:
     X = RNG.normal(size=(20, 3))
     with pytest.raises(kernsift.InputError, match=r"^width: needs a whole number from 12 on, got .*usual"):
         kernsift.compare(X, X, random_state=0).to_text(width)
+
+
+@pytest.mark.parametrize(
+    ("shifted", "said"), [(0, "no feature is"), (1, "1 feature is"), (2, "2 features are")], ids=["none", "one", "two"]
+)
+def test_a_list_of_nothing_has_no_others(shifted: int, said: str) -> None:
+    X, Y = RNG.normal(size=(40, 3)), RNG.normal(size=(40, 3))
+    found = verdict(kernsift.compare(X, Y + 9 * (np.arange(3) < shifted), threshold=1e6, alpha=1e-6, random_state=0))
+    assert found == f"No feature reached the threshold, so none is listed; {said} significant when all are tested."

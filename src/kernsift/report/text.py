@@ -148,11 +148,12 @@ def _outside(result: Result) -> str:
     if not result.listed or result.correction is None:
         return ""
     more = result.found_outside
-    noun = noun_for(result.question, more)
+    noun = noun_for(result.question, more or 1)
+    some = len(result.selected) > 0
     if more == 0:
-        return f"; no other {noun_for(result.question, 1)} is significant when all are tested"
-    are = "is" if more == 1 else "are"
-    return f"; {more:,} more {noun} outside the list {are} significant when all are tested"
+        return f"; no {'other ' if some else ''}{noun} is significant when all are tested"
+    which = f"{more:,} more {noun} outside the list" if some else f"{more:,} {noun}"
+    return f"; {which} {'is' if more == 1 else 'are'} significant when all are tested"
 
 
 def _condition(result: Result) -> str:
