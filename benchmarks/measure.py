@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -39,11 +39,17 @@ def clock(call: Call) -> float:
     return time.perf_counter() - start
 
 
+# Seconds of a turn, up to which a short call is repeated in it, and the most repetitions.
+_TURN, _MOST_REPEATED = 0.05, 20
+
+
 @dataclass(frozen=True)
 class Times:
     """Seconds of calls that took turns: turn i of one call is compared with turn i of another."""
 
     turns: Mapping[str, Sequence[float]]
+    # The first call of every turn, when the caches hold what another call left there.
+    first: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
         return statistics.median(self.turns[name])
@@ -57,18 +63,26 @@ class Times:
 def take_turns(
     calls: Mapping[str, Call], *, budget: float, least: int = 3, most: int = 31, slow: Sequence[str] = ()
 ) -> Times:
-    """Time the calls in turns, after one warm-up each, for about `budget` seconds; the slow ones have two turns."""
+    """Time the calls in turns, after two warm-ups each, for about `budget` seconds; the slow ones have two turns.
+
+    As in `timeit`, a short call is repeated within a turn, whose figure is the median of the repetitions.
+    """
     calls = {**calls, YARDSTICK: yardstick}
-    for call in calls.values():
+    repeated = {}
+    for name, call in calls.items():
         call()
+        repeated[name] = max(1, min(_MOST_REPEATED, int(_TURN / clock(call))))
     turns: dict[str, list[float]] = {name: [] for name in calls}
+    first: dict[str, list[float]] = {name: [] for name in calls}
     start, number = time.perf_counter(), 0
     while number < least or (number < most and time.perf_counter() - start < budget):
         for name, call in calls.items():
             if number < 2 or name not in slow:
-                turns[name].append(clock(call))
+                seconds = [clock(call) for _ in range(repeated[name])]
+                turns[name].append(statistics.median(seconds))
+                first[name].append(seconds[0])
         number += 1
-    return Times(turns)
+    return Times(turns, first)
 
 
 # --- yardsticks -------------------------------------------------------------------------------------------------------

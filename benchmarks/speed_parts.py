@@ -177,6 +177,10 @@ def others(plan: Plan) -> Figures:
     times = take_turns(todo, budget=plan.budget, slow=slow)
     peak = plan.peak(case)
     yield _row(title, name, times, most_value=0.004, peak_mb=peak)
+    after = Times(times.first).median(name)
+    yield Row(
+        title, f"{name}, first of a turn", after, note="after calls of other packages, with their data in the caches"
+    )
     for peer in todo:
         if peer != name:
             shown = {"against": _CALLED.get(peer, peer), "most_ratio": _GOALS.get(peer), "peak_mb": peak}

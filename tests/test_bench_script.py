@@ -63,14 +63,28 @@ def made_up(script, seconds: float = 0.004, peak: float = 120.0, **machine: obje
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def test_calls_take_turns_and_slow_ones_have_two(script):
+def test_calls_take_turns_and_slow_ones_have_two(script, monkeypatch):
     measure = script("measure")
     order: list[str] = []
     calls = {name: (lambda name=name: order.append(name)) for name in "abc"}
+    monkeypatch.setattr(measure, "_TURN", 0.0)  # no call is short
     times = measure.take_turns(calls, budget=0.0, least=4, slow=["c"])
-    assert order[:3] == ["a", "b", "c"]  # the warm-up
-    assert "".join(order[3:]) == "abc" * 2 + "ab" * 2
+    assert "".join(order[:6]) == "aabbcc"  # the warm-up
+    assert "".join(order[6:]) == "abc" * 2 + "ab" * 2
     assert [len(times.turns[name]) for name in "abc"] == [4, 4, 2]
+
+
+def test_a_short_call_counts_with_the_median_of_its_repetitions_in_a_turn(script, monkeypatch):
+    measure = script("measure")
+    seconds = iter([0.01, *[0.03, 0.01, 0.02, 0.01, 0.02], *[0.05, 0.01, 0.01, 0.01, 0.01]])
+    monkeypatch.setattr(measure, "clock", lambda call: next(seconds) if call is short else 1.0)
+
+    def short() -> None: ...
+
+    times = measure.take_turns({"short": short, "long": lambda: None}, budget=0.0, least=2)
+    assert times.turns["short"] == [0.02, 0.01]
+    assert times.first["short"] == [0.03, 0.05]
+    assert times.turns["long"] == times.first["long"] == [1.0, 1.0]
 
 
 def test_a_ratio_is_the_median_over_turns(script):
