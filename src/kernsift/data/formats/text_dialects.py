@@ -35,6 +35,10 @@ _SAMPLE, _SAMPLE_ROWS = 200_000, 50
 _LONGEST_CELL = 131_072
 # Bytes that show the encoding, that are read at a time, and of the longest line.
 _START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
+# Decimal digits up to which a number without a large exponent is a whole number of float64 divided by a power of ten
+# that is a number of float64 as well, so that one division rounds it correctly.
+_EXACT_DIGITS = 15
+_EXPONENT = np.frombuffer(b"+-0123456789", dtype=np.uint8)  # what follows the letter of an exponent
 # Encodings in which the signs that cut a text into cells are single bytes, and these bytes nothing else.
 _ONE_BYTE = {"utf-8", "utf-8-sig", "latin-1", "iso-8859-1", "cp1252", "ascii"}
 
@@ -52,16 +56,15 @@ _GAPS = ["?"]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the values of a text are written: the signs between columns and before decimals, and the column names, which
-    are `named` where they are the file's own. `spaces`: whether cells may begin with spaces.
-    """
+    """How the values of a text are written."""
 
     separator: str
     names: list[str]
-    named: bool
+    named: bool  # whether the names are the file's own
     decimal: str
     rows: int
-    spaces: bool = True
+    spaces: bool = True  # whether cells may begin with spaces
+    short: bool = False  # whether all numbers are so short that every parser reads them exactly
 
     def for_pandas(self) -> dict[str, Any]:
         """The arguments of `pandas.read_csv`."""
@@ -77,8 +80,8 @@ class Dialect:
             "na_values": _GAPS,
             "skipinitialspace": self.spaces,  # which takes time
             "low_memory": False,
-            # Before 3.1 the last digit of some numbers was wrong unless one asked.
-            "float_precision": "round_trip" if version < [3, 1] else None,
+            # Before 3.1 the last digit of some long numbers is wrong without it, and it takes twice the time.
+            "float_precision": "round_trip" if version < [3, 1] and not self.short else None,
         }
 
     def notes(self, name: str) -> tuple[str, ...]:
@@ -124,7 +127,8 @@ class TextTable(NamedTuple):
             with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
                 dialect = _check_rows(lines if regular is None else islice(lines, _SAMPLE_ROWS), separator, name)
                 if regular is not None:
-                    dialect = replace(dialect, rows=regular[0] - dialect.named, spaces=regular[1])
+                    rows, spaces, short = regular
+                    dialect = replace(dialect, rows=rows - dialect.named, spaces=spaces, short=short)
                 return cls(path, argument, encoding, dialect, size)
         except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing
             if not isinstance(error, UnicodeDecodeError):
@@ -148,15 +152,22 @@ def _unpacked_size(path: str, name: str) -> int:
     return unpacked
 
 
-def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] | None:
-    """The rows of a file without quotation marks whose lines all have the same number of separators; else None.
+class RegularRows(NamedTuple):
+    """What is known of a file without quotation marks whose lines all have the same number of separators."""
 
-    With them comes whether there are spaces. Separators and ends of lines are counted by the block, which takes a tenth
-    of the time of a reader of rows.
+    rows: int
+    spaces: bool  # whether there are any
+    short: bool  # whether below the first line no cell is longer, or has an exponent, than any parser reads exactly
+
+
+def _regular_rows(path: str, separator: str, encoding: str) -> RegularRows | None:
+    """The rows of such a file; None of another.
+
+    Separators and ends of lines are counted by the block, which takes a tenth of the time of a reader of rows.
     """
     if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
         return None
-    sign, rows, fields, spaces, rest = ord(separator), 0, 0, False, b""
+    sign, rows, fields, spaces, short, rest = ord(separator), 0, 0, False, True, b""
     with opened(path) as file:
         while True:
             read = file.read(_BLOCK)
@@ -174,9 +185,12 @@ def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] 
                 return None
             data = np.frombuffer(block, dtype=np.uint8)
             marks = np.flatnonzero((data == sign) | (data == ord("\n")))
-            if np.diff(marks, prepend=-1).max(initial=0) > _LONGEST_CELL:
+            widths = np.diff(marks, prepend=-1) - 1
+            if widths.max(initial=0) >= _LONGEST_CELL:
                 return None
             ends = np.flatnonzero(data[marks] == ord("\n"))
+            below = 0 if rows or not len(ends) else int(ends[0]) + 1
+            short = short and widths[below:].max(initial=0) <= _EXACT_DIGITS and not _has_exponents(data)
             counts = np.diff(ends, prepend=-1) - 1
             counts = counts[np.diff(marks[ends], prepend=-1) - 1 > int(returns)]  # without blank lines
             fields = fields or (int(counts[0]) if len(counts) else 0)
@@ -185,7 +199,13 @@ def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] 
             rows += len(counts)
             spaces = spaces or b" " in block
             if not read:
-                return rows, spaces
+                return RegularRows(rows, spaces, short)
+
+
+def _has_exponents(data: np.ndarray) -> bool:
+    """Whether numbers among the bytes of a text may have exponents."""
+    letters = np.flatnonzero((data[:-1] | 0x20) == ord("e"))
+    return bool(np.isin(data[letters + 1], _EXPONENT).any())
 
 
 def _line_of(path: str, encoding: str) -> str:
