@@ -126,8 +126,9 @@ class AlignmentCovariance(ScorePaths):
         """The same with what the correlations among the named features need, and no more in memory if it is much."""
         if self._small:
             return self
-        chosen = [(factor, np.flatnonzero(np.isin(factor.features, features))) for factor in self.factors]
-        return replace(self, factors=tuple(factor.take(places) for factor, places in chosen if len(places)))
+        chosen = [(factor, np.isin(factor.features, features)) for factor in self.factors]
+        kept = [factor if some.all() else factor.take(np.flatnonzero(some)) for factor, some in chosen if some.any()]
+        return replace(self, factors=tuple(kept))
 
     def among(self, features: np.ndarray) -> np.ndarray:
         """(k, k) correlations of the named features with each other."""
