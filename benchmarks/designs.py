@@ -483,6 +483,7 @@ def run_cost(trials: int, folder: Path) -> None:
         f"{dense}100 units": (X, label, {"unit": np.arange(20_000) // 200}),
         f"{dense}10,000 pairs": (X, label, {"paired": np.tile(np.arange(10_000), 2)}),
         f"{many}plain": (cells, donor % 2, {}),
+        f"{many}4 strata": (cells, donor % 2, {"strata": donor // 4}),
         f"{many}16 donors": (cells, donor % 2, {"unit": donor}),
     }
     times: dict[str, float] = dict.fromkeys(calls, np.inf)

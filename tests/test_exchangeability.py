@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.cli import main
 from kernsift.data.inputs import as_table
+from kernsift.data.rows.aligned_tables import AlignedSparseTable, aligned
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted import estimator as restricted
@@ -1115,6 +1116,28 @@ def test_sparse_tables_and_other_array_libraries(design: str) -> None:
     for given, response in ((table, label), (strict.asarray(table.toarray()), strict.asarray(label))):
         found = relate(given, response, random_state=0, **{design: group}).all_pvalues
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [300, 6000])
+def test_sparse_columns_are_aligned_as_dense_ones(n: int) -> None:
+    """Columns from 5% to 95% nonzero, of which the denser ones have a location in each stratum."""
+    rng = np.random.default_rng(13)
+    stratum, label, number = rng.integers(0, 4, size=n), rng.integers(0, 2, size=n), rng.normal(size=n)
+    values = rng.normal(1.0 + stratum[:, None], size=(n, 8))
+    values[rng.random(values.shape) > np.linspace(0.05, 0.95, 8)] = 0.0
+    table = sparse.csr_matrix(values)
+    for response in (label, number):
+        expected, found = (relate(one, response, strata=stratum, random_state=0) for one in (values, table))
+        np.testing.assert_array_equal(found.scores, expected.scores)
+        np.testing.assert_array_equal(found.intervals, expected.intervals)
+    rows = Exchangeability(label, stratum, None)
+    dense, thin = aligned(as_table(values), rows), aligned(as_table(table), rows)
+    assert isinstance(thin, AlignedSparseTable)
+    moved = (dense.values != values).any(axis=0)
+    assert moved.any() and not moved.all()
+    for one in (thin, thin.select(np.arange(8)), thin.loaded(slice(0, 8))):
+        np.testing.assert_array_equal(one.values, dense.values)
+    assert len(thin.stored(np.flatnonzero(~moved)).values) == np.count_nonzero(values[:, ~moved])
 
 
 def test_workers_get_the_same_design() -> None:

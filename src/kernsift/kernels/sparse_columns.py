@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.sparse import StoredColumns, places_among
+from kernsift.data.sparse import StoredColumns
 from kernsift.execution.arrays import Array
 from kernsift.execution.codes import code_dtype
 
@@ -95,6 +95,23 @@ class SparseCodes:
         stored = StoredColumns(self.stored.values[own], self.stored.rows[own], offsets, self.stored.n)
         return SparseCodes(stored, self.zero[which])
 
+    def at(self, rows: np.ndarray) -> SparseCodes:
+        """The rows at these different positions, in this order."""
+        return SparseCodes(self.stored.within(rows), self.zero)
+
+    def joint_counts(self, points: int, cells: np.ndarray | None, count: int) -> np.ndarray:
+        """(b, points, count): joint counts of each column of codes and the `cells` (n,)."""
+        b = len(self.zero)
+        place = np.repeat(np.arange(b, dtype=np.int64) * points, self.stored.counts)
+        place += self.stored.values
+        if cells is not None:
+            place *= count
+            place += cells[self.stored.rows]
+        joint = np.bincount(place, minlength=b * points * count).reshape(b, points, count).astype(float)
+        total = np.array([self.stored.n]) if cells is None else np.bincount(cells, minlength=count)
+        joint[np.arange(b), self.zero] += total - joint.sum(axis=1)
+        return joint
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         out = np.repeat(self.zero[:, None], self.stored.n, axis=1)
         out[np.repeat(np.arange(len(out)), self.stored.counts), self.stored.rows] = self.stored.values
@@ -114,19 +131,8 @@ def sparse_codes(
         some = slice(ends[column], ends[column + 1])
         codes[some] = np.searchsorted(own, stored.values[some])
         zero[column] = np.searchsorted(own, 0.0)
-    place = np.repeat(np.arange(b, dtype=np.int64) * points, stored.counts)
-    place += codes
-    if cells is not None:
-        place *= count
-        place += cells[stored.rows]
-    joint = np.bincount(place, minlength=b * points * count).reshape(b, points, count).astype(float)
-    total = np.array([stored.n]) if cells is None else np.bincount(cells, minlength=count)
-    joint[np.arange(b), zero] += total - joint.sum(axis=1)
-    known = StoredColumns(codes, stored.rows, stored.offsets, stored.n)
-    if rows is not None:
-        places = places_among(rows, stored.n)[stored.rows]
-        known = known.filter(places >= 0, places, len(rows))
-    return joint, SparseCodes(known, zero)
+    known = SparseCodes(StoredColumns(codes, stored.rows, stored.offsets, stored.n), zero)
+    return known.joint_counts(points, cells, count), known if rows is None else known.at(rows)
 
 
 def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.sparse import SparseTable, StoredColumns
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table, spaced_rows
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
@@ -26,7 +27,9 @@ _NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
 
 def aligned(table: Table, rows: Exchangeability) -> Table:
     """The table less the locations of strata, where these are large enough to know them."""
-    return AlignedTable(table, rows) if rows.stratum is not None and not rows.small_strata else table
+    if rows.stratum is None or rows.small_strata:
+        return table
+    return AlignedSparseTable(table, rows) if isinstance(table, SparseTable) else AlignedTable(table, rows)
 
 
 class AlignedTable(Table):
@@ -42,17 +45,11 @@ class AlignedTable(Table):
     """
 
     def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
-        assert rows.stratum is not None
-        strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
-        own = {"_known": np.zeros(columns, dtype=bool), "_found": np.zeros((strata, columns))}
-        self._set(table, incomplete=table.incomplete, _table=table, _rows=rows, _every=every, **own)
+        locations = _StratumLocations(table, rows, every)
+        self._set(table, incomplete=table.incomplete, _table=table, _locations=locations)
 
     _table: Table
-    _rows: Exchangeability
-    _every: bool
-    # Locations (S, p) of the value columns that are known.
-    _known: np.ndarray
-    _found: np.ndarray
+    _locations: _StratumLocations
 
     @property
     def values(self) -> Array:
@@ -70,10 +67,55 @@ class AlignedTable(Table):
         return self._table.row_chunks(columns, numbers)
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
-        values = self._table.part(columns, rows)
+        return self._locations.subtracted(self._table.part(columns, rows), columns, rows)
+
+
+class AlignedSparseTable(SparseTable):
+    """The same of a sparse table. Locations of columns most of whose values are 0 in each stratum are 0."""
+
+    def __init__(self, table: SparseTable, rows: Exchangeability) -> None:
+        super().__init__(table.layout, table.parts, table.dtype)
+        self.__dict__.update(_table=table, _rows=rows, _locations=_StratumLocations(table, rows))
+
+    _table: SparseTable
+    _rows: Exchangeability
+    _locations: _StratumLocations
+
+    def select(self, features: np.ndarray) -> SparseTable:
+        return AlignedSparseTable(self._table.select(features), self._rows)
+
+    def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> np.ndarray:
+        found: np.ndarray = self._locations.subtracted(self._table.part(columns, rows), columns, rows)
+        return found
+
+    def stored(self, columns: np.ndarray) -> StoredColumns:
+        found = self._table.stored(columns)
+        moved = np.flatnonzero(self._locations.of(columns).any(axis=0))
+        if not len(moved):
+            return found
+        values, rows = (np.split(part, found.offsets[1:-1]) for part in (found.values, found.rows))
+        for place in moved.tolist():
+            [dense] = self.part(columns[[place]]).T
+            rows[place] = np.flatnonzero(dense)
+            values[place] = dense[rows[place]]
+        offsets = np.concatenate([[0], np.cumsum([len(own) for own in rows])])
+        return StoredColumns(np.concatenate(values), np.concatenate(rows), offsets, self.n)
+
+
+class _StratumLocations:
+    """The locations of strata that are subtracted from the columns of a table, found when they are first asked for."""
+
+    def __init__(self, table: Table, rows: Exchangeability, every: bool = False) -> None:
+        assert rows.stratum is not None
+        self._table, self._rows, self._every = table, rows, every
+        strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
+        self._known, self._found = np.zeros(columns, dtype=bool), np.zeros((strata, columns))
+
+    def subtracted(self, values: Array, columns: slice | np.ndarray, rows: slice | np.ndarray | None) -> Array:
+        """Values (rows, columns) less the locations of their strata."""
         stratum = self._rows.stratum
         assert stratum is not None
-        found, own = self._locations(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
+        found, own = self.of(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
         if isinstance(values, np.ndarray):
             out = np.empty_like(values)
             for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
@@ -81,12 +123,12 @@ class AlignedTable(Table):
             return out
         return values - take(asarray_like(found, values), own, 0)
 
-    def _locations(self, columns: slice | np.ndarray) -> np.ndarray:
+    def of(self, columns: slice | np.ndarray) -> np.ndarray:
         """(S, columns) locations of value columns; 0 for those that are not aligned."""
         asked = np.arange(len(self._known))[columns]
         new = asked[~self._known[asked]]
-        numeric = new[np.repeat(~self.categorical, np.diff(self.offsets))[new]]
-        numbers = _NUMBERS if on_host(self.prototype) else _DEVICE_NUMBERS
+        numeric = new[np.repeat(~self._table.categorical, np.diff(self._table.offsets))[new]]
+        numbers = _NUMBERS if on_host(self._table.prototype) else _DEVICE_NUMBERS
         step = max(1, numbers // len(self._sorted[0]))
         for start in range(0, len(numeric), step):
             self._locate(numeric[start : start + step])
@@ -115,8 +157,12 @@ class AlignedTable(Table):
         """Find the locations of numeric columns."""
         order, sizes = self._sorted
         by_size, first = np.argsort(sizes, kind="stable"), 0
+        if isinstance(self._table, SparseTable):
+            columns = columns[self._middle_differs(self._table.stored(columns).within(order))]
+        if not len(columns):
+            return
         if not self._every:
-            sample = self._table.part(run_of(columns), spaced_rows(self.n, _SAMPLED_ROWS))
+            sample = self._table.part(run_of(columns), spaced_rows(self._table.n, _SAMPLED_ROWS))
             xp = namespace(sample)
             sample = xp.sort(sample, axis=0)
             changes = xp.astype(sample[1:, :] > sample[:-1, :], xp.int64)
@@ -132,6 +178,15 @@ class AlignedTable(Table):
         if not self._every:
             variance = (spread / len(order) / _QUARTILES) ** 2
             self._found[:, columns] = _shrunk(self._found[:, columns], _MIDMEAN * variance / sizes[:, None])
+
+    def _middle_differs(self, stored: StoredColumns) -> np.ndarray:
+        """(b,) bool: the columns whose middle half is not 0 throughout in some stratum, from the rows of locations."""
+        order, sizes = self._sorted
+        assert self._rows.stratum is not None
+        b, place = len(stored.counts), self._rows.stratum[order][stored.rows]
+        place = place + len(sizes) * np.repeat(np.arange(b), stored.counts)
+        signs = [np.bincount(place[some], minlength=b * len(sizes)) for some in (stored.values > 0, stored.values < 0)]
+        return np.asarray((np.maximum(*signs).reshape(b, -1) > sizes // 4).any(axis=1))
 
 
 def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:

@@ -81,7 +81,7 @@ class StratifiedCounts(NamedTuple):
     """
 
     rows: RowCodes
-    codes: Array
+    codes: Array | SparseCodes
     counts: Array
     shares: np.ndarray
 
@@ -89,14 +89,15 @@ class StratifiedCounts(NamedTuple):
     def of(cls, known: Tabulation, rows: RowCodes, target: np.ndarray) -> StratifiedCounts:
         """From counts by stratum and a factor (p, N) of the response."""
         assert known.joint is not None
-        codes = np.asarray(known.codes) if isinstance(known.codes, SparseCodes) else known.codes
         shares = rows.strata.sums((target * target).sum(axis=0)) / (rows.strata.sizes - 1)
-        return cls(rows, codes, known.joint[:, :, : len(shares)], shares)
+        return cls(rows, known.codes, known.joint[:, :, : len(shares)], shares)
 
     def points(self, rows: np.ndarray | None) -> Tabulation:
         """The points of the features, with the codes of some sorted rows, or of all."""
         order = self.rows.strata.order
-        codes = take(self.codes, order if rows is None else order[rows], 1)
+        order = order if rows is None else order[rows]
+        sparse = isinstance(self.codes, SparseCodes)
+        codes = np.asarray(self.codes.at(order)) if sparse else take(self.codes, order, 1)
         return Tabulation(namespace(self.counts).sum(self.counts, axis=2), None, codes)
 
     def response_sums(self, targets: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> dict[str, Array]:
@@ -110,11 +111,13 @@ class StratifiedCounts(NamedTuple):
             by_row = {name: np.zeros((len(target), len(response))) for name, target in targets.items()}
             for name, target in targets.items():
                 by_row[name][:, strata.order] = target
-            return {
-                name: summed_rows(self.codes, asarray_like(own, self.counts), points) for name, own in by_row.items()
-            }
+            codes = np.asarray(self.codes) if isinstance(self.codes, SparseCodes) else self.codes
+            return {name: summed_rows(codes, asarray_like(own, self.counts), points) for name, own in by_row.items()}
         # Rows that cannot be exchanged have one more response.
-        joint = bincount_rows(self.codes, points, asarray_like(response, self.codes), count + 1)[:, :, :count]
+        if isinstance(self.codes, SparseCodes):
+            joint = self.codes.joint_counts(points, response, count + 1)[:, :, :count]
+        else:
+            joint = bincount_rows(self.codes, points, asarray_like(response, self.codes), count + 1)[:, :, :count]
         joint, found = namespace(joint).astype(joint, self.counts.dtype), {}
         for name, target in targets.items():
             means = values[name][:, response[firsts]] - target[:, strata.starts]
@@ -184,4 +187,5 @@ class StratifiedCounts(NamedTuple):
 
     def row_codes(self, feature: int) -> np.ndarray:
         """(N,) the points of the sorted rows of one feature."""
-        return to_numpy(self.codes[feature, :])[self.rows.strata.order]
+        codes = self.codes[feature : feature + 1, :]
+        return (np.asarray(codes) if isinstance(codes, SparseCodes) else to_numpy(codes))[0, self.rows.strata.order]
