@@ -101,16 +101,33 @@ class SparseCodes:
 
     def joint_counts(self, points: int, cells: np.ndarray | None, count: int) -> np.ndarray:
         """(b, points, count): joint counts of each column of codes and the `cells` (n,)."""
-        b = len(self.zero)
-        place = np.repeat(np.arange(b, dtype=np.int64) * points, self.stored.counts)
-        place += self.stored.values
+        b, place = len(self.zero), self._places(points)
         if cells is not None:
             place *= count
             place += cells[self.stored.rows]
         joint = np.bincount(place, minlength=b * points * count).reshape(b, points, count).astype(float)
-        total = np.array([self.stored.n]) if cells is None else np.bincount(cells, minlength=count)
-        joint[np.arange(b), self.zero] += total - joint.sum(axis=1)
-        return joint
+        return self._with_zeros(
+            joint, np.array([self.stored.n]) if cells is None else np.bincount(cells, minlength=count)
+        )
+
+    def sums(self, points: int, values: np.ndarray) -> np.ndarray:
+        """(b, points, p): sums of `values` (p, n) over the rows of each point."""
+        from scipy.sparse import csr_matrix
+
+        ones, shape = np.ones(len(self.stored.rows)), (len(self.zero) * points, self.stored.n)
+        found = csr_matrix((ones, (self._places(points), self.stored.rows)), shape=shape) @ values.T
+        return self._with_zeros(found.reshape(len(self.zero), points, len(values)), values.sum(axis=1))
+
+    def _places(self, points: int) -> np.ndarray:
+        """(m,) the place of each stored row in an array (b, points)."""
+        place = np.repeat(np.arange(len(self.zero), dtype=np.int64) * points, self.stored.counts)
+        place += self.stored.values
+        return place
+
+    def _with_zeros(self, found: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Sums (b, points, p) over stored rows with those of the rows that are 0 added, from the sums (p,) of all."""
+        found[np.arange(len(self.zero)), self.zero] += total - found.sum(axis=1)
+        return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         out = np.repeat(self.zero[:, None], self.stored.n, axis=1)

@@ -111,7 +111,9 @@ class StratifiedCounts(NamedTuple):
             by_row = {name: np.zeros((len(target), len(response))) for name, target in targets.items()}
             for name, target in targets.items():
                 by_row[name][:, strata.order] = target
-            codes = np.asarray(self.codes) if isinstance(self.codes, SparseCodes) else self.codes
+            if isinstance(self.codes, SparseCodes):
+                return {name: self.codes.sums(points, own) for name, own in by_row.items()}
+            codes = self.codes
             return {name: summed_rows(codes, asarray_like(own, self.counts), points) for name, own in by_row.items()}
         # Rows that cannot be exchanged have one more response.
         if isinstance(self.codes, SparseCodes):
