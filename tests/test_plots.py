@@ -184,6 +184,13 @@ def test_ranks_are_whole_numbers(d: int) -> None:
     assert np.ptp(line.get_xdata()) > 0  # a bound on one p-value is a line, too
 
 
+@pytest.mark.parametrize("settings", [{"family": "selected"}, {"correction": None}])
+def test_pvalues_of_an_empty_list(settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    nothing = compare(rng.normal(size=(30, 3)), rng.normal(size=(30, 3)), threshold=1e6, random_state=0, **settings)
+    assert rendered(nothing.plot_pvalues()).get_title(loc="left") == "no feature was selected"
+
+
 def test_tiny_pvalues_stay_in_the_picture() -> None:
     rng = np.random.default_rng(0)
     drawn = compare(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 9, random_state=0)

@@ -231,9 +231,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
     With `family="selected"` the selective p-values of the list are the ones in their order.
     """
+    MaxNLocator = required("matplotlib.ticker", "Plots need matplotlib").MaxNLocator
     ax = _axes(ax, 5.4, 4.2)
-    from matplotlib.ticker import MaxNLocator
-
     within = result.listed and (result.family == "selected" or result.correction is None)
     order = result.selected if not within else np.arange(len(result.selected))
     family = result.pvalues if within else result.all_pvalues
@@ -258,7 +257,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
             rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
         )
     limit = _rank_bounds(family, result)
-    ends = ranks if len(ranks) > 1 else ranks[0] + [-0.5, 0.5]
+    # The bound on a single p-value is a line, too.
+    ends = np.array([0.5, 1.5]) if len(ranks) == 1 else ranks
     limit = np.maximum(np.broadcast_to(limit, len(ends)), _SMALLEST_P)
     ax.plot(ends, limit, color=_INK, linewidth=1, linestyle="--", label=level(result))
     floor = f" (smaller ones drawn at {_SMALLEST_P:g})" if (family < _SMALLEST_P).any() else ""
