@@ -261,6 +261,8 @@ def test_nothing_listed_has_no_table() -> None:
     X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
     nothing = kernsift.compare(X, Y, threshold=1e6, random_state=0)
     assert nothing.to_text(200) == verdict(nothing)
+    assert nothing.to_markdown() == verdict(nothing) + "\n"
+    assert nothing._repr_html_() == f"<p>{verdict(nothing)}</p>"
 
 
 @pytest.mark.parametrize("most", [12, 16, 28, 40])

@@ -280,11 +280,9 @@ def html_table(result: Result) -> str:
 
     stars = ["★" if result.rejected[row] else "" for row in rows]
     body = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
-    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table><p>{more(result, 'p')}</p>"
     listed = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    return f"<p>{escape(verdict(result))}</p>{table}<p>{more(result, 'p')}</p>" + (
-        f"<ul>{listed}</ul>" if listed else ""
-    )
+    return "".join([f"<p>{escape(verdict(result))}</p>", table if body else "", f"<ul>{listed}</ul>" if listed else ""])
 
 
 def p_name(result: Result) -> str:
