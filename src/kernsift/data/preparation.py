@@ -87,14 +87,10 @@ class Prepared:
         """Tables of sparse matrices, which stay sparse."""
         encoding, _ = make_encoding(self.scans, self.decisions, self.arguments, self.missing)
         layout = layout_of(self.scans[0].source, {}, self.groups)
-        tables: list[Table] = []
-        columns = self._kept(0).positions
-        for place in range(len(self.scans)):
-            source: SparseSource = self._kept(place)
-            source.rows.store.limit(self.memory)
-            own = columns if np.array_equal(columns, source.positions) else source.positions
-            tables.append(SparseTable(layout, [replace(source.rows, columns=own)], encoding.dtype))
-        return tables
+        parts = [self._kept(place).rows for place in range(len(self.scans))]
+        for part in parts:
+            part.store.limit(self.memory)
+        return [SparseTable(layout, [part], encoding.dtype) for part in parts]
 
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]
