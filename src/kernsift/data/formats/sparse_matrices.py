@@ -58,9 +58,9 @@ class SparseSource(Source):
         super().__init__(argument, names, kinds, edges, np.full(len(names), 8.0), named=named)
         self.in_memory = not rows.store.on_disk
 
-    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> SparseSource:
+    def _picked(self, positions: Sequence[int], names: Sequence[str], named: bool) -> SparseSource:
         own = self.rows.pick(np.asarray(positions, dtype=np.intp))
-        return SparseSource(own, self.argument, names, named=self.named)
+        return SparseSource(own, self.argument, names, named=named)
 
     def _kept(self, keep: np.ndarray) -> SparseSource:
         places = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
@@ -85,7 +85,7 @@ class SparseSource(Source):
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        some = self._picked(columns, [self.names[i] for i in columns])
+        some = self._picked(columns, [self.names[i] for i in columns], self.named)
         dtype = np.dtype(np.float32 if self.rows.store.dtype == np.float32 else np.float64)
         table = SparseTable(layout_of(some, {}), [some.rows], dtype)
         return Columns(some.names, table.part(slice(None), rows), {}, some.kinds, self.named, False)
