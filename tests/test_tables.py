@@ -156,6 +156,8 @@ def test_categories_of_numbers_are_categories() -> None:
         table = as_table(column)
         assert table.levels["x0"] == ("10", "9")
         assert table.values.ravel().tolist() == [0.0, 1.0, 0.0]
+    for column in (pd.Series(pd.Categorical([1.5, 1.0])), pa.array([1.5, 1.0]).dictionary_encode()):
+        assert as_table(column).levels == {as_table(column).names[0]: ("1.0", "1.5")}
 
 
 def test_rows_of_mixed_kinds_are_read_column_by_column() -> None:
