@@ -233,8 +233,16 @@ def test_scaling_needs_the_multiscale_test_and_a_selected_feature() -> None:
         multiscale(k=None, threshold=1e6).plot_scaling()
     with pytest.raises(InputError, match=r"short list \(k or threshold\)"):
         multiscale(k=None).plot_scaling()
-    with pytest.raises(InputError, match=r"^name: must be one of the selected features, got 'nobody'"):
+    with pytest.raises(InputError, match=r"^name: needs one of the listed features .*, got 'nobody'"):
         multiscale().plot_scaling("nobody")
+
+
+def test_columns_are_found_by_the_names_of_the_user() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame(rng.normal([shift, shift, 0], size=(40, 3))) for shift in (0, 3))
+    drawn = compare(X, Y, k=2, test=Multiscale(replicates=1000), random_state=0)
+    assert rendered(drawn.plot_scaling(0)).get_title(loc="left") == "0"
+    assert rendered(drawn.plot_feature(0)).get_title(loc="left").startswith("0: ")
 
 
 def test_all_questions_can_be_drawn() -> None:
