@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from kernsift import relate
 from kernsift.data.inputs import as_candidates, as_pair, as_table, as_xy
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
@@ -332,6 +333,8 @@ def test_dropping_too_much() -> None:
     x, y = [1, np.nan, 3, np.nan], [np.nan, 1, 2, 3]
     with refused("missing='drop' leaves 1 of 4 rows"):
         as_xy(x, y, missing="drop")
+    with refused("X: missing labels or values leave 1 of 4 rows"):
+        relate(pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]}), [1, 2, 3, 4], strata=["a", None, None, None])
 
 
 @pytest.mark.parametrize("missing", ["error", "drop"])

@@ -15,7 +15,7 @@ from kernsift.data.columns.layout import layout_of, make_table, members_of
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.missing import KEEP_ALL_ROWS, MISSING, check_cells, check_two_rows
+from kernsift.data.missing import KEEP_ALL_ROWS, MISSING, check_cells
 from kernsift.data.responses import FEW
 from kernsift.data.scan import Scan, scan, statistics_suffice
 from kernsift.data.sparse import SparseTable
@@ -94,8 +94,12 @@ class Prepared:
 
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]
-        if not keep.all():
-            check_two_rows(keep, self.arguments[place])
+        if keep.sum() < 2:
+            leave = "missing='drop' leaves" if self.missing == "drop" else "missing labels or values leave"
+            raise InputError(
+                f"{self.arguments[place]}: {leave} {keep.sum()} of {len(keep)} rows, at least 2 are needed; fill them "
+                "in, or leave out columns that miss many."
+            )
         return self.scans[place].source.where(keep)
 
 
