@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -78,7 +78,7 @@ def _texts(series: nw.Series[Any], kind: str) -> ColumnCells:
             return ColumnCells(np.where(codes < 0, np.nan, codes), kind, tuple(map(str, texts)))
         values, levels = sorted_codes(codes, list(map(str, texts)))  # categories have an order of their own
     else:
-        return _categories(series.cast(nw.String).to_list(), kind)
+        return _categories(series.to_list(), kind)
     return ColumnCells(values, kind, levels)
 
 
@@ -143,12 +143,8 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
     missing = _missing(values)
     present = values[~missing]
     kinds = {type(value) for value in present}
-
-    def texts() -> list[str | None]:
-        return [None if gone else str(value) for value, gone in zip(values, missing, strict=True)]
-
     if kinds and all(issubclass(kind, str) for kind in kinds):
-        return _categories(texts(), "text")
+        return _categories(values, "text")
     out = np.full(len(values), np.nan)
     if all(issubclass(kind, _NUMERIC) for kind in kinds):
         try:
@@ -172,7 +168,7 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
             out[~missing] = [days(value) for value in present]
             return ColumnCells(out, kind)
     if all(issubclass(kind, (str, *_NUMERIC)) for kind in kinds):
-        return _categories(texts(), "mixed")
+        return _categories(values, "mixed")
     odd = next(kind for kind in sorted(kinds, key=str) if not issubclass(kind, (str, *_NUMERIC)))
     return _unusable(len(values), odd.__name__)
 
@@ -199,11 +195,12 @@ _TEMPORAL: tuple[tuple[type, str, Callable[[Any], float]], ...] = (
 )
 
 
-def _categories(cells: Sequence[str | None], kind: str) -> ColumnCells:
-    """Texts, None where one is missing, as codes."""
-    levels = tuple(sorted(text for text in set(cells) if text is not None))
+def _categories(cells: Iterable[Any], kind: str) -> ColumnCells:
+    """Python objects as codes of their texts."""
+    texts = [cell if type(cell) is str else None if _is_missing(cell) else str(cell) for cell in cells]
+    levels = tuple(sorted(text for text in set(texts) if text is not None))
     code: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
-    return ColumnCells(np.array([code.get(text, np.nan) for text in cells]), kind, levels)
+    return ColumnCells(np.array([code.get(text, np.nan) for text in texts], dtype=np.float64), kind, levels)
 
 
 def _object_array(values: list[Any]) -> np.ndarray:
