@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
-from kernsift.data.columns.written_numbers import parse_dates, parse_local_dates, parse_numbers
+from kernsift.data.columns.written_numbers import may_be_numbers, parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.execution.notes import collect_notes
 
@@ -42,6 +42,7 @@ N = 60
         (["1A", "2A", "18-25 years", "26-35 years"], [np.nan] * 4),
         (["(1,250.50)", "3", "($4)", "(-1)"], [-1250.5, 3, -4, np.nan]),
         (["unknown", "1.5", "", "-", "n/a", "12-13"], [np.nan, 1.5, np.nan, np.nan, np.nan, np.nan]),
+        (["E10", "E11", "e-3", ".e5", "5."], [np.nan, np.nan, np.nan, np.nan, 5]),  # codes of diseases
     ],
 )
 def test_numbers_as_people_write_them(texts: list[str], numbers: list[float]) -> None:
@@ -58,6 +59,21 @@ def test_dates_and_times() -> None:
         ["1970-01-02", "1970-01-03T12:00:00", "1970-01-01 06:00+06:00", "12:00", "1/2/2020", "1970-13-01"]
     )
     np.testing.assert_allclose(found, [1, 2.5, 0, 0.5, np.nan, np.nan])
+
+
+WRITTEN = st.text("0123456789.,-+−()$€%eE '/: days", min_size=1, max_size=20)
+WRITTEN |= st.sampled_from(["1 days 02:03:04", "2020-12-31", "31/12/2020", " (-.5)", "€ -,5"])
+
+
+@given(st.lists(WRITTEN, min_size=1))
+def test_what_does_not_begin_as_numbers_do_is_none(texts: list[str]) -> None:
+    for parse in (parse_numbers, parse_dates, parse_local_dates):
+        assert may_be_numbers(texts) or np.count_nonzero(~np.isnan(parse(texts))) <= len(texts) / 2
+
+
+def test_codes_of_a_letter_and_digits_are_categories() -> None:
+    codes = pd.DataFrame({"icd": np.resize(["E10", "E11", "E66"], N), "size": RNG.normal(size=N)})
+    assert as_table(codes).levels == {"icd": ("E10", "E11", "E66")}
 
 
 def prices(factor: float) -> pd.DataFrame:

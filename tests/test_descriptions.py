@@ -17,7 +17,7 @@ from scipy import stats
 import kernsift
 from kernsift import InputError, compare, relate
 from kernsift.data.tables import rows_to_show
-from kernsift.report.contrasts import Contrast, best_contrast, changed_interval
+from kernsift.report.contrasts import Contrast, DescribedFeature, best_contrast, changed_interval
 from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
 from kernsift.report.number_format import DateScale
 from kernsift.report.pictures import Bars, Boxes
@@ -463,10 +463,11 @@ def test_a_value_far_from_all_others() -> None:
         pulse, other = rng.normal(70, 10, size=(2, 2000)).round()
         other[rng.random(2000) < 0.05] = 0.0
         for view in ("moments", "fine", ""):
-            assert describe_numbers(pulse, other, "Y", view=view).text.startswith("more zeros in Y: "), seed
+            text = describe_numbers(pulse, other, "Y", DescribedFeature(view=view)).text
+            assert text.startswith("more zeros in Y: "), seed
         # A tail that a tenth of the values makes is a matter of its own range.
         tail = np.where(rng.random(2000) < 0.1, 2.2, 1.0) * rng.normal(70, 15, 2000)
-        text = describe_numbers(rng.normal(70, 15, 2000), tail, "Y", view="moments").text
+        text = describe_numbers(rng.normal(70, 15, 2000), tail, "Y", DescribedFeature(view="moments")).text
         assert re.match("(higher and )?wider in Y: .*5-95% range", text), text
 
 
@@ -506,7 +507,7 @@ def test_a_linear_kernel_and_three_classes_have_means() -> None:
 def test_moments_are_those_of_the_values() -> None:
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
-        heavy = describe_numbers(rng.normal(size=N), rng.standard_t(1.5, size=N), "Y", view="moments")
+        heavy = describe_numbers(rng.normal(size=N), rng.standard_t(1.5, size=N), "Y", DescribedFeature(view="moments"))
         assert heavy.text.startswith("wider in Y: "), heavy.text
 
 
@@ -516,9 +517,9 @@ def test_results_carry_the_views_to_their_descriptions(monkeypatch: pytest.Monke
     seen: dict[str, str] = {}
     real = feature_descriptions.describe_numbers
 
-    def spy(first: np.ndarray, second: np.ndarray, where: str, **options: Any) -> Any:
-        seen[where] = options["view"]
-        return real(first, second, where, **options)
+    def spy(first: np.ndarray, second: np.ndarray, where: str, feature: DescribedFeature) -> Any:
+        seen[where] = feature.view
+        return real(first, second, where, feature)
 
     monkeypatch.setattr(feature_descriptions, "describe_numbers", spy)
     rng = np.random.default_rng(0)
@@ -593,7 +594,7 @@ def test_numbers_show_what_the_words_say_of_two_samples(view: str) -> None:
     for seed, (one, two) in enumerate(product(COLUMNS, COLUMNS)):
         rng = np.random.default_rng(seed)
         for n in (8, 300):
-            found = describe_numbers(COLUMNS[one](rng, n), COLUMNS[two](rng, n + 5), "Y", view=view)
+            found = describe_numbers(COLUMNS[one](rng, n), COLUMNS[two](rng, n + 5), "Y", DescribedFeature(view=view))
             assert holds(found.text), (one, two, n, found.text)
 
 
@@ -606,7 +607,7 @@ def test_numbers_show_what_the_words_say_of_a_response() -> None:
             standard = (x - np.median(x)) / (np.subtract(*np.percentile(x, [75, 25])) or 1.0)
             y = make(rng, np.clip(standard, -9, 9))[:n]
             y = y + COLUMNS[two](rng, n)
-            found = describe_curve(x[:n], y, view=["", "wide"][seed % 2])
+            found = describe_curve(x[:n], y, feature=DescribedFeature(view=["", "wide"][seed % 2]))
             assert holds(found.text), (one, two, n, found.text)
 
 

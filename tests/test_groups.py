@@ -197,3 +197,19 @@ def test_the_printed_text_has_a_table_for_each_group() -> None:
     text = group_results(table(), "site", **arguments, **OPTIONS, progress=False, memory=None, layer=None).to_text()
     assert "each at level 0.05, not corrected" in text
     assert all(f"{site} v not {site}: " in text for site in "abc")
+
+
+def test_groups_without_a_listed_feature_have_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "table.csv")
+    table().to_csv(path, index=False)
+    call = ["compare", path, "--by", "site", "--every-group", "--seed", "0", "--threshold"]
+    assert main([*call, "1e6"]) == 0
+    said = capsys.readouterr().out
+    assert "\n\nb v not b: no feature reached the threshold\n\nc v not c: no feature" in said
+    assert "* significant" not in said
+    # With one table there is its legend, be it that of the first group or of another.
+    frame = compare_groups(table(), "site", **OPTIONS)
+    largest = frame.loc[frame["score"].idxmax()]
+    assert main([*call, str(largest["score"] - 1e-6)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("no feature reached the threshold") == 2 and said.count("* significant;") == 1

@@ -17,6 +17,7 @@ import pytest
 from kernsift import InputError
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
+from kernsift.data.formats.in_memory import MemorySource
 
 DATA = {"size": [1.5, 2.5, 3.5, 4.5], "site": ["b", "a", "b", None], "age": [30, 40, 50, 60]}
 
@@ -110,3 +111,11 @@ def test_arrays_have_no_names() -> None:
         take_columns(open_table(np.zeros((4, 2)), "Y"), "site", "strata")
     rest, values = take_columns(open_table(np.zeros((4, 2)), "X"), [1, 1, 2, 2], "strata")
     assert rest.names == ("x0", "x1") and values.values[:, 0].tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("names", [("x0", "x1"), ("a", "b")])
+@pytest.mark.parametrize("named", [True, False])
+def test_renamed_columns_know_whether_names_are_their_own(names: tuple[str, str], named: bool) -> None:
+    source = open_table(np.ones((3, 2)), "X").renamed(names, named)
+    assert isinstance(source, MemorySource)
+    assert (source.names, source.named) == (source.columns.names, source.columns.named) == (names, named)

@@ -184,6 +184,13 @@ def test_ranks_are_whole_numbers(d: int) -> None:
     assert np.ptp(line.get_xdata()) > 0  # a bound on one p-value is a line, too
 
 
+@pytest.mark.parametrize("settings", [{"family": "selected"}, {"correction": None}])
+def test_pvalues_of_an_empty_list(settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    nothing = compare(rng.normal(size=(30, 3)), rng.normal(size=(30, 3)), threshold=1e6, random_state=0, **settings)
+    assert rendered(nothing.plot_pvalues()).get_title(loc="left") == "no feature was selected"
+
+
 def test_tiny_pvalues_stay_in_the_picture() -> None:
     rng = np.random.default_rng(0)
     drawn = compare(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 9, random_state=0)
@@ -226,8 +233,16 @@ def test_scaling_needs_the_multiscale_test_and_a_selected_feature() -> None:
         multiscale(k=None, threshold=1e6).plot_scaling()
     with pytest.raises(InputError, match=r"short list \(k or threshold\)"):
         multiscale(k=None).plot_scaling()
-    with pytest.raises(InputError, match=r"^name: must be one of the selected features, got 'nobody'"):
+    with pytest.raises(InputError, match=r"^name: needs one of the listed features .*, got 'nobody'"):
         multiscale().plot_scaling("nobody")
+
+
+def test_columns_are_found_by_the_names_of_the_user() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame(rng.normal([shift, shift, 0], size=(40, 3))) for shift in (0, 3))
+    drawn = compare(X, Y, k=2, test=Multiscale(replicates=1000), random_state=0)
+    assert rendered(drawn.plot_scaling(0)).get_title(loc="left") == "0"
+    assert rendered(drawn.plot_feature(0)).get_title(loc="left").startswith("0: ")
 
 
 def test_all_questions_can_be_drawn() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from kernsift import relate
 from kernsift.data.inputs import as_candidates, as_pair, as_table, as_xy
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
@@ -156,6 +157,8 @@ def test_categories_of_numbers_are_categories() -> None:
         table = as_table(column)
         assert table.levels["x0"] == ("10", "9")
         assert table.values.ravel().tolist() == [0.0, 1.0, 0.0]
+    for column in (pd.Series(pd.Categorical([1.5, 1.0])), pa.array([1.5, 1.0]).dictionary_encode()):
+        assert as_table(column).levels == {as_table(column).names[0]: ("1.0", "1.5")}
 
 
 def test_rows_of_mixed_kinds_are_read_column_by_column() -> None:
@@ -330,6 +333,8 @@ def test_dropping_too_much() -> None:
     x, y = [1, np.nan, 3, np.nan], [np.nan, 1, 2, 3]
     with refused("missing='drop' leaves 1 of 4 rows"):
         as_xy(x, y, missing="drop")
+    with refused("X: missing labels or values leave 1 of 4 rows"):
+        relate(pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]}), [1, 2, 3, 4], strata=["a", None, None, None])
 
 
 @pytest.mark.parametrize("missing", ["error", "drop"])

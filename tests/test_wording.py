@@ -261,6 +261,8 @@ def test_nothing_listed_has_no_table() -> None:
     X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
     nothing = kernsift.compare(X, Y, threshold=1e6, random_state=0)
     assert nothing.to_text(200) == verdict(nothing)
+    assert nothing.to_markdown() == verdict(nothing) + "\n"
+    assert nothing._repr_html_() == f"<p>{verdict(nothing)}</p>"
 
 
 @pytest.mark.parametrize("most", [12, 16, 28, 40])
@@ -272,12 +274,30 @@ def test_names_that_differ_in_the_middle_are_told_apart(most: int) -> None:
     assert len(set(short[:20])) == 20 and short[20] == short[3] and short[21] == "age"
 
 
-def test_printed_long_names_differ() -> None:
-    names = [f"a name that is long, number {i}, and goes on after the number for a while" for i in range(3)]
+@pytest.mark.parametrize("most", [16, 28, 40])
+def test_names_that_differ_in_two_places_are_told_apart(most: int) -> None:
+    names = [
+        f"concentration of {what} in serum, measured at the first visit in the {when}, in mg"
+        for what in ("albumin", "creatinine")
+        for when in ("morning", "afternoon", "evening")
+    ]
+    short = abbreviations(names, most)
+    assert max(map(len, short)) <= most and len(set(short)) == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a name that is long, number {}, and goes on after the number for a while",
+        "長い名前その{}、朝の検査で測定された値と単位、二回目の来院時の記録",  # two cells a character
+    ],
+)
+def test_printed_long_names_differ(name: str) -> None:
+    names = [name.format(i) for i in range(3)]
     X = pd.DataFrame(RNG.normal(size=(40, 3)), columns=names)
     found = kernsift.compare(X, X + 9, random_state=0)
     rows = table(found, 80).splitlines()[1:]
-    assert len({row[:26] for row in rows}) == 3
+    assert len({row.partition("  ")[0] for row in rows}) == 3
 
 
 @pytest.mark.parametrize("shift", [0.0, 9.0])

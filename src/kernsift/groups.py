@@ -262,8 +262,9 @@ class GroupResults:
         parts = []
         for name, result in self.results.items():
             against = " v ".join(reversed(result.labels)) if result.labels else name
-            head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,} significant"
-            parts.append(f"{head}\n{table_and_order(result, width, sort)}")
+            said = f"{int(result.rejected.sum()):,} of {len(result.names):,} significant"
+            said = said if len(result.names) else "no feature reached the threshold"
+            parts.append(f"{clean(against)}: {said}\n{table_and_order(result, width, sort)}".strip())
         return "\n\n".join(parts)
 
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:

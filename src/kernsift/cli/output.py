@@ -120,8 +120,8 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     sort = given["sort"]
     tests: int | None = None
     if hasattr(result, "results"):
-        one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
-        tests = result.tested
+        one = max(result.results.values(), key=lambda own: len(own.names) > 0)  # the first with a table
+        first, rows, tests = result.summary(width), result.tables(width, sort), result.tested
     else:
         one, first, rows = result, wrapped_verdict(result, width), table_and_order(result, width, sort)
     if given["quiet"]:
@@ -129,7 +129,8 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
-    parts = [first, rows, rows and legend(one, width, tests=tests), notes(result, width), last]
+    explained = legend(one, width, tests=tests) if len(one.names) else ""
+    parts = [first, rows, explained, notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 

@@ -143,12 +143,3 @@ def check_cells(
         )
     fix = "fill them in, or " + ("use missing='drop' or 'column'" if missing == "error" else "leave these rows out")
     raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed(counts)}; {fix}.")
-
-
-def check_two_rows(keep: np.ndarray, argument: str) -> None:
-    """Refuse a table of which fewer than two rows are kept."""
-    if keep.sum() < 2:
-        raise InputError(
-            f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed; fill them in, "
-            "or leave out columns that miss many."
-        )

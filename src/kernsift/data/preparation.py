@@ -15,7 +15,7 @@ from kernsift.data.columns.layout import layout_of, make_table, members_of
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.missing import KEEP_ALL_ROWS, MISSING, check_cells, check_two_rows
+from kernsift.data.missing import KEEP_ALL_ROWS, MISSING, check_cells
 from kernsift.data.responses import FEW
 from kernsift.data.scan import Scan, scan, statistics_suffice
 from kernsift.data.sparse import SparseTable
@@ -87,19 +87,19 @@ class Prepared:
         """Tables of sparse matrices, which stay sparse."""
         encoding, _ = make_encoding(self.scans, self.decisions, self.arguments, self.missing)
         layout = layout_of(self.scans[0].source, {}, self.groups)
-        tables: list[Table] = []
-        columns = self._kept(0).positions
-        for place in range(len(self.scans)):
-            source: SparseSource = self._kept(place)
-            source.rows.store.limit(self.memory)
-            own = columns if np.array_equal(columns, source.positions) else source.positions
-            tables.append(SparseTable(layout, [replace(source.rows, columns=own)], encoding.dtype))
-        return tables
+        parts = [self._kept(place).rows for place in range(len(self.scans))]
+        for part in parts:
+            part.store.limit(self.memory)
+        return [SparseTable(layout, [part], encoding.dtype) for part in parts]
 
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]
-        if not keep.all():
-            check_two_rows(keep, self.arguments[place])
+        if keep.sum() < 2:
+            leave = "missing='drop' leaves" if self.missing == "drop" else "missing labels or values leave"
+            raise InputError(
+                f"{self.arguments[place]}: {leave} {keep.sum()} of {len(keep)} rows, at least 2 are needed; fill them "
+                "in, or leave out columns that miss many."
+            )
         return self.scans[place].source.where(keep)
 
 

@@ -205,9 +205,13 @@ class SparseRows:
     columns: np.ndarray | None = None
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> tuple[int, bytes | None]:
         """The same for rows of the same columns of one matrix."""
-        return id(self.store), id(self.columns)
+        return id(self.store), None if self.columns is None else self.columns.tobytes()
+
+    def pick(self, columns: np.ndarray) -> SparseRows:
+        """The same rows of some columns of the table."""
+        return replace(self, columns=columns if self.columns is None else self.columns[columns])
 
     def read(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Values and rows of the matrix of some columns of the table."""

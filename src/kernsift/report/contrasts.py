@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,13 +44,22 @@ class Contrast(NamedTuple):
     one_value: bool = False
 
 
-def main_contrast(
-    shape: Contrast, first: np.ndarray, second: np.ndarray, view: str, scale: NumberScale, single_values: bool
-) -> Contrast:
-    """The contrast that is described of two samples, whose shift and spread are `shape`.
+class DescribedFeature(NamedTuple):
+    """What the test sees of a feature, and how its values are written."""
 
-    Without `single_values` one value alone is never described, as where rows were repeated to weigh them.
-    """
+    levels: Sequence[str] | None = None  # the levels of a category; None for numbers
+    scale: NumberScale = NUMBERS
+    means: bool = False  # whether the test sees means alone, as with a linear kernel
+    view: str = ""  # the view with the smallest p-value; empty where that is not known
+    single_values: bool = True  # whether one value alone may be described; not where rows were repeated to weigh them
+
+
+NUMERIC = DescribedFeature()
+
+
+def main_contrast(shape: Contrast, first: np.ndarray, second: np.ndarray, feature: DescribedFeature) -> Contrast:
+    """The contrast that is described of two samples, whose shift and spread are `shape`."""
+    _, scale, _, view, single_values = feature
     atom = common_value(first, second, scale) if single_values else None
     return best_contrast(shape, atom, changed_interval(first, second, scale, single_values), view)
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernsift.report.contrasts import (
+    NUMERIC,
+    DescribedFeature,
     location_and_spread,
     main_contrast,
     polynomial_contrasts,
@@ -28,15 +30,7 @@ from kernsift.report.contrasts import (
     share_contrast,
     standardised,
 )
-from kernsift.report.number_format import (
-    NUMBERS,
-    NumberScale,
-    format_percent,
-    more_or_fewer,
-    percent_versus,
-    quoted_level,
-    versus,
-)
+from kernsift.report.number_format import format_percent, more_or_fewer, percent_versus, quoted_level, versus
 
 
 @dataclass(frozen=True)
@@ -100,19 +94,9 @@ def more_missing(first: np.ndarray, second: np.ndarray, found: Description, wher
 
 
 def describe_numbers(
-    first: np.ndarray,
-    second: np.ndarray,
-    where: str = "",
-    *,
-    means: bool = False,
-    view: str = "",
-    scale: NumberScale = NUMBERS,
-    single_values: bool = True,
+    first: np.ndarray, second: np.ndarray, where: str = "", feature: DescribedFeature = NUMERIC
 ) -> Description:
-    """How a number differs between two samples; with `means` only by its mean, which is what a linear kernel sees.
-
-    `view` is the view of the feature with the smallest p-value; empty where that is not known. `single_values` is as in
-    `main_contrast`.
+    """How a number differs between two samples; only by its mean where the test sees nothing else.
 
     Examples
     --------
@@ -121,12 +105,12 @@ def describe_numbers(
     >>> describe_numbers(x, x + 3, "Y").text
     'higher in Y: median 8 v 5'
     """
-    medians = (float(np.median(first)), float(np.median(second)))
+    scale, medians = feature.scale, (float(np.median(first)), float(np.median(second)))
     typical = f"median {versus(medians[1], medians[0], scale)}"
     pooled, label = pooled_samples(first, second)
     if pooled.min() == pooled.max():
         return Description(typical=typical, medians=medians)
-    if means:
+    if feature.means:
         averages = float(second.mean()), float(first.mean())
         change = scale.higher if averages[0] > averages[1] else scale.lower
         detail = f"mean {versus(*averages, scale)}"
@@ -138,8 +122,8 @@ def describe_numbers(
         name = scale.exact(values[1])
         more = "more often" if share[0] > share[1] else "less often"
         return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
-    shape = location_and_spread(first, second, label, view, scale)
-    found = main_contrast(shape, first, second, view, scale, single_values)
+    shape = location_and_spread(first, second, label, feature.view, scale)
+    found = main_contrast(shape, first, second, feature)
     return Description(found.change, where, found.detail, typical, medians, size=found.size)
 
 

@@ -144,7 +144,7 @@ def as_markdown(result: Result, sort: str = "p") -> str:
         ),
     ]
     notes = "\n".join(f"- {_cell(note)}" for note in result.notes)
-    parts = [_cell(wording.verdict(result)), "\n".join(lines), wording.more(result, sort), notes]
+    parts = [_cell(wording.verdict(result)), "\n".join(lines) if len(rows) else "", wording.more(result, sort), notes]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from kernsift.data.tables import Table
 from kernsift.estimators.pairs import Pair
+from kernsift.report.contrasts import DescribedFeature
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
 from kernsift.report.held_fixed import AdjustedRows, has_common_value
-from kernsift.report.number_format import NumberScale, scale_of
+from kernsift.report.number_format import scale_of
 from kernsift.report.pictures import (
     LONGEST_RESPONSE,
     ShownResponse,
@@ -41,7 +41,7 @@ def describe_samples(
     values = np.concatenate([feature_columns(table, j) for table in tables])
     codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
     scale = scale_of(tables[0].origin.get(name), values)
-    seen = _TestedFeature(tables[0].levels.get(name), scale, means, _view_of(views, j).feature)
+    seen = DescribedFeature(tables[0].levels.get(name), scale, means, _view_of(views, j).feature)
     return _describe_classes(values, codes, series, seen, adjusted, j, gaps)
 
 
@@ -51,28 +51,18 @@ def _view_of(views: np.ndarray | None, j: int) -> Pair:
     return known or Pair("", "", 1.0)
 
 
-class _TestedFeature(NamedTuple):
-    """What the test sees of a feature."""
-
-    levels: Sequence[str] | None  # the levels of a category; None for numbers
-    scale: NumberScale  # how its values are written
-    means: bool  # whether the test sees means alone
-    view: str = ""  # the view of the feature with the smallest p-value; empty where that is not known
-    single_values: bool = True  # whether one value alone may be described
-
-
 def _describe_classes(
     values: np.ndarray,
     codes: np.ndarray,
     classes: Sequence[str],
-    seen: _TestedFeature,
+    seen: DescribedFeature,
     adjusted: AdjustedRows | None,
     j: int,
     gaps: bool = False,
 ) -> Description:
     """The values of feature j in classes, of which there are codes (n,), with whatever is held fixed."""
 
-    def describe(values: np.ndarray, codes: np.ndarray, seen: _TestedFeature = seen) -> Description:
+    def describe(values: np.ndarray, codes: np.ndarray, seen: DescribedFeature = seen) -> Description:
         there = present_rows(values) & ~np.isnan(codes)
         found = _describe_values(values[there], codes[there], classes, seen)
         if gaps and seen.levels is None and values.shape[1] == 1 and len(classes) == 2:
@@ -109,12 +99,14 @@ def describe_against(
     view = _view_of(views, j)
     if response.levels is not None:
         named = [f"{abbreviated(response.name, LONGEST_RESPONSE)} = {level}" for level in response.levels]
-        found = _describe_classes(columns, target, named, _TestedFeature(own, scale, means, view.feature), adjusted, j)
+        found = _describe_classes(
+            columns, target, named, DescribedFeature(own, scale, means, view.feature), adjusted, j
+        )
         return replace(found, medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray, single_values: bool = True) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        seen = _TestedFeature(None, response_scale, means or linear, single_values=single_values)
+        seen = DescribedFeature(None, response_scale, means or linear, single_values=single_values)
         return _describe_values(numbers[there], codes[there], own or (), seen, response.name)
 
     if own is not None:
@@ -130,9 +122,9 @@ def describe_against(
     def along(values: np.ndarray, numbers: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(numbers)
         one, other = first_component(values[there], "")[0], numbers[there]
-        seen = "linear" if linear else view.response
+        seen = DescribedFeature(None, scale, means, "linear" if linear else view.response)
         name = response.name if response.label == response.name else f"the first component of {response.name}"
-        found = describe_curve(one, other, name, means=means, view=seen, scale=scale, response_scale=response_scale)
+        found = describe_curve(one, other, name, seen, response_scale)
         if columns.shape[1] > 1:
             return _along_component(found)
         return found if response.label == response.name else _if_component_shows(found)
@@ -151,11 +143,11 @@ def _describe_values(
     values: np.ndarray,
     target: np.ndarray,
     classes: Sequence[str],
-    seen: _TestedFeature,
+    seen: DescribedFeature,
     what: str = "",
 ) -> Description:
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
-    codes, (own, scale, means, view, single) = target.astype(np.intp), seen
+    codes, own = target.astype(np.intp), seen.levels
     used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
     if not len(used):  # none of the rows that are shown has a value
         return Description()
@@ -165,18 +157,13 @@ def _describe_values(
         if own is not None:
             return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
         if values.shape[1] > 1:
-            return describe_columns(first, second, where, means=means)
-        found = describe_numbers(
-            first[:, 0], second[:, 0], where, means=means, view=view, scale=scale, single_values=single
-        )
-        return (
-            replace(found, change=response_change(what, found.change), medians=()) if what and found.change else found
-        )
+            return describe_columns(first, second, where, means=seen.means)
+        found = describe_numbers(first[:, 0], second[:, 0], where, seen)
+        renamed = replace(found, change=response_change(what, found.change), medians=())
+        return renamed if what and found.change else found
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    found = describe_by_level(
-        first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale, single_values=single
-    )
+    found = describe_by_level(first_component(values, "")[0], codes, classes, what, seen)
     return found if values.shape[1] == 1 else _along_component(found)
 
 

@@ -231,9 +231,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
     With `family="selected"` the selective p-values of the list are the ones in their order.
     """
+    MaxNLocator = required("matplotlib.ticker", "Plots need matplotlib").MaxNLocator
     ax = _axes(ax, 5.4, 4.2)
-    from matplotlib.ticker import MaxNLocator
-
     within = result.listed and (result.family == "selected" or result.correction is None)
     order = result.selected if not within else np.arange(len(result.selected))
     family = result.pvalues if within else result.all_pvalues
@@ -258,7 +257,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
             rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
         )
     limit = _rank_bounds(family, result)
-    ends = ranks if len(ranks) > 1 else ranks[0] + [-0.5, 0.5]
+    # The bound on a single p-value is a line, too.
+    ends = np.array([0.5, 1.5]) if len(ranks) == 1 else ranks
     limit = np.maximum(np.broadcast_to(limit, len(ends)), _SMALLEST_P)
     ax.plot(ends, limit, color=_INK, linewidth=1, linestyle="--", label=level(result))
     floor = f" (smaller ones drawn at {_SMALLEST_P:g})" if (family < _SMALLEST_P).any() else ""
@@ -277,7 +277,15 @@ def _rank_bounds(family: np.ndarray, result: Result) -> np.ndarray:
     return np.minimum(np.arange(1, len(family) + 1) * first / max(nulls, 1), 1.0)
 
 
-def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
+def _row_of(name: Hashable, listed: Sequence[str]) -> int:
+    """The row of a feature, whose name is a text where that of its column is not."""
+    if str(name) not in listed:
+        few = ", ".join(map(repr, listed[:5])) + (", ..." if len(listed) > 5 else "")
+        raise InputError(f"name: needs one of the listed features ({few}), got {name!r}; see result.names.")
+    return listed.index(str(name))
+
+
+def plot_scaling(result: Result, name: Hashable | None = None, ax: Axes | None = None) -> Axes:
     """The scaling law of the multiscale test for one feature, by default the best that has one, read at 0."""
     fit = result.outcome.fit
     if fit is None:
@@ -285,10 +293,8 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
             'plot_scaling: needs a result of test="multiscale" with a short list (k or threshold); '
             "this one has no scaling law."
         )
-    if name is not None and name not in result.names:
-        raise InputError(f"name: must be one of the selected features, got {name!r}; see result.names.")
     # A feature that was selected in every replicate has no law to show.
-    row = int(np.isfinite(fit.at_zero).argmax()) if name is None else result.names.index(name)
+    row = int(np.isfinite(fit.at_zero).argmax()) if name is None else _row_of(name, result.names)
     ax = _axes(ax, 5.0, 3.6)
     seen = np.isfinite(fit.psi[row])
     if seen.any():
@@ -317,11 +323,7 @@ def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None =
     """One listed feature, the best by default, in both samples or against the response."""
     if not result.pictures:
         raise InputError("plot_feature: this result holds no picture, as no feature is listed; lower the threshold.")
-    known = result.names[: len(result.pictures)]
-    if name is not None and (name := str(name)) not in known:
-        listed = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
-        raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}; see result.names.")
-    row = 0 if name is None else known.index(name)
+    row = 0 if name is None else _row_of(name, result.names[: len(result.pictures)])
     picture = result.pictures[row]
     ax = _axes(ax, 4.8, 3.4)
     draw: dict[type, Callable[..., None]] = {Histogram: _histogram, Bars: _bars, Boxes: _boxes, Cloud: _cloud}

@@ -9,9 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from kernsift.report.contrasts import (
+    NUMERIC,
     PREFERENCE_FACTOR,
     SEARCH_PENALTY,
     Contrast,
+    DescribedFeature,
     main_contrast,
     polynomial_contrasts,
     search_allowance,
@@ -45,16 +47,9 @@ def describe_by_level(
     codes: np.ndarray,
     levels: Sequence[str],
     what: str = "",
-    *,
-    means: bool = False,
-    view: str = "",
-    scale: NumberScale = NUMBERS,
-    single_values: bool = True,
+    feature: DescribedFeature = NUMERIC,
 ) -> Description:
     """How a number differs between three or more levels of a category; `what` names the number.
-
-    With `means` only by its mean, which is what a linear kernel sees; `view` and `single_values` are as in
-    `describe_numbers`.
 
     Examples
     --------
@@ -62,6 +57,7 @@ def describe_by_level(
     >>> describe_by_level(np.arange(9.0), np.repeat([0, 1, 2], 3), ["a", "b", "c"]).text
     'differs by class: highest in c (median 7), lowest in a (1)'
     """
+    _, scale, means, view, _ = feature
     counts = np.bincount(codes, minlength=len(levels))
     # Extremes of very small classes are due to chance.
     fewest = max(5, math.ceil(0.01 * len(values)))
@@ -86,7 +82,7 @@ def describe_by_level(
         sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
     samples = [(values[codes != level], group) for level, group in zip(used, groups, strict=True)]
-    parts = [main_contrast(Contrast(0.0, "", ""), *both, view, scale, single_values) for both in samples]
+    parts = [main_contrast(Contrast(0.0, "", ""), *both, feature) for both in samples]
     at = int(np.argmax([part.size for part in parts]))
     best = parts[at]
     size = best.size / PREFERENCE_FACTOR if best.one_value else PREFERENCE_FACTOR * (best.size - search_allowance(view))
@@ -138,16 +134,13 @@ def describe_curve(
     values: np.ndarray,
     target: np.ndarray,
     response: str = "y",
-    *,
-    means: bool = False,
-    view: str = "",
-    scale: NumberScale = NUMBERS,
+    feature: DescribedFeature = NUMERIC,
     response_scale: NumberScale = NUMBERS,
 ) -> Description:
-    """How a numeric response goes with a number; with `means` only along a straight line.
+    """How a numeric response goes with a number; only along a straight line where the test sees means alone.
 
-    `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread, and
-    a linear one nothing but its mean. `scale` and `response_scale` write the number and the response.
+    The view of the `feature` is that of the response; the wide one sees its location before its spread, and a linear
+    one nothing but its mean. `response_scale` writes the response.
 
     Examples
     --------
@@ -156,6 +149,7 @@ def describe_curve(
     >>> describe_curve(x, x**2).change
     'U-shaped'
     """
+    _, scale, means, view, _ = feature
     if not len(values) or values.min() == values.max() or target.min() == target.max():
         return Description()
     if means:

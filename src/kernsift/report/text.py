@@ -6,9 +6,10 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from numbers import Integral
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -280,11 +281,9 @@ def html_table(result: Result) -> str:
 
     stars = ["★" if result.rejected[row] else "" for row in rows]
     body = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
-    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table><p>{more(result, 'p')}</p>"
     listed = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    return f"<p>{escape(verdict(result))}</p>{table}<p>{more(result, 'p')}</p>" + (
-        f"<ul>{listed}</ul>" if listed else ""
-    )
+    return "".join([f"<p>{escape(verdict(result))}</p>", table if body else "", f"<ul>{listed}</ul>" if listed else ""])
 
 
 def p_name(result: Result) -> str:
@@ -331,7 +330,7 @@ def _alike(result: Result, rows: np.ndarray) -> list[str]:
     for members in result.clusters:
         if len(members) > 1:
             said[members[0]] = f"and {len(members) - 1} alike"
-            name = _pad(clean(members[0]), _LONGEST_ALIKE).rstrip()
+            name = abbreviated(clean(members[0]), _LONGEST_ALIKE)
             said |= dict.fromkeys(members[1:], f"like {name}")
     return [said.get(result.names[row], "") for row in rows]
 
@@ -373,31 +372,61 @@ def clean(text: str) -> str:
 
 
 def abbreviated(text: str, most: int) -> str:
-    """The text in at most `most` characters, without its middle: names often differ only at their ends."""
-    end = (most - 1) // 3
-    return text if len(text) <= most else f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
+    """The text in at most `most` terminal cells, without its middle: names often differ only at their ends."""
+    found, size = text, most
+    while _display_width(found) > most:
+        end = (size - 1) // 3
+        found = f"{text[: size - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
+        size -= 1
+    return found
 
 
 def abbreviations(names: Sequence[str], most: int) -> list[str]:
-    """Each name in at most `most` characters; names that would be equal keep the part in which they differ.
+    """Each name in at most `most` terminal cells; names that would be equal keep the part in which they differ.
 
     >>> abbreviations(["dose of drug 1, in mg a day", "dose of drug 2, in mg a day", "age"], 16)
     ['dose…1, in mg a…', 'dose…2, in mg a…', 'age']
     """
-    short = [abbreviated(name, most) for name in names]
-    alike: dict[str, list[str]] = {}
-    for name, brief in zip(names, short, strict=True):
-        alike.setdefault(brief, []).append(name)
-    for place, name in enumerate(names):
-        others = alike[short[place]]
-        if len(set(others)) > 1:
-            signs = enumerate(zip(*others, strict=False))
-            start = next((i for i, own in signs if len(set(own)) > 1), min(map(len, others)))
-            ends = (name.rfind(sign, max(start - most // 4, 0), start) for sign in " _-./")
-            head, rest = name[: most // 4].rstrip(), name[max(*ends) + 1 or start :]
-            room = most - len(head) - 1
-            short[place] = f"{head}…{rest if len(rest) <= room else rest[: room - 1].rstrip() + '…'}"
-    return short
+    short = {name: abbreviated(name, most) for name in names}
+    groups = _grouped(short, lambda name: name[: most // 4])
+    while groups:
+        group = groups.pop()
+        for others in _grouped(group, short.__getitem__):
+            if len(others) > 1:
+                # What tells them from the rest of the group stays.
+                head = _cut(short[others[0]], most // 4 if len(others) == len(group) else 2 * most // 3)
+                short.update(_from_difference(others, head, most))
+                if len({short[name] for name in others}) > 1:
+                    groups.append(others)
+    return [short[name] for name in names]
+
+
+def _grouped(names: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
+    """Names with the same key together."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(key(name), []).append(name)
+    return list(found.values())
+
+
+def _from_difference(names: Sequence[str], head: str, most: int) -> dict[str, str]:
+    """What each name has from the word in which they differ first, after a head that they share."""
+    start = len(commonprefix(names))  # noqa: RUF071, letter by letter
+    room = most - _display_width(head) - 1
+    ends = (names[0].rfind(sign, max(start - room // 3, 0), start) for sign in " _-./")
+    start = max(*ends) + 1 or start
+    rests = ((name, name[start:]) for name in names)
+    return {
+        name: f"{head}…{rest if _display_width(rest) <= room else _cut(rest, room - 1) + '…'}" for name, rest in rests
+    }
+
+
+def _cut(text: str, most: int) -> str:
+    """The start of a text, at most `most` terminal cells."""
+    text = text[:most]
+    while _display_width(text) > most:
+        text = text[:-1]
+    return text.rstrip()
 
 
 def _display_width(text: str) -> int:
@@ -407,10 +436,6 @@ def _display_width(text: str) -> int:
 
 
 def _pad(name: str, width: int) -> str:
-    whole, most = name, len(name)
-    while _display_width(name) > width:
-        most -= 1
-        name = abbreviated(whole, most)
     return name + " " * (width - _display_width(name))
 
 
@@ -431,7 +456,7 @@ def _wrapped(text: str, width: int) -> str:
             if _display_width(longer) <= width:
                 lines[-1] = longer
             else:
-                lines.append(_pad(word, width).rstrip())
+                lines.append(abbreviated(word, width))
     return "\n".join(filter(None, lines))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -52,14 +52,10 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
         # Casting first takes nullable integers, decimals and 128-bit integers the same way.
         values = np.asarray((series if single else series.cast(nw.Float64)).to_numpy())
         return ColumnCells(values, narwhals_kind(dtype))
-    if isinstance(dtype, (nw.Categorical, nw.Enum)):
-        # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
-        values = _object_array(series.to_list())
-        return _categories(values, _missing(values), "category")
-    if isinstance(dtype, nw.String) and nw.dependencies.is_pandas_series(native := series.to_native()):
-        codes, texts = native.factorize(sort=True)
-        if len(texts):  # without any, the column may be of any kind
-            return ColumnCells(np.where(codes < 0, np.nan, codes), "text", tuple(map(str, texts)))
+    if isinstance(dtype, (nw.Categorical, nw.Enum, nw.String)):
+        found = _texts(series, "text" if isinstance(dtype, nw.String) else "category")
+        if found.levels or found.kind == "category":  # a column of text without any may be of any kind
+            return found
     if isinstance(dtype, nw.Time):
         return array_column(_object_array(series.to_list()), name, argument)
     try:
@@ -67,6 +63,36 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
     except ArithmeticError:  # pandas 2 cannot ask a signalling NaN of decimals whether it is missing
         values = _object_array(series.to_list())
     return array_column(values, name, argument)
+
+
+def _texts(series: nw.Series[Any], kind: str) -> ColumnCells:
+    """A column of text or of categories as codes, with the function of its library that finds different texts."""
+    native = series.to_native()
+    if nw.dependencies.is_pyarrow_chunked_array(native):
+        from kernsift.data.formats.arrow_cells import text_codes
+
+        values, levels = text_codes(native)
+    elif nw.dependencies.is_pandas_series(native):
+        codes, texts = native.factorize(sort=True)
+        if kind == "text":
+            return ColumnCells(np.where(codes < 0, np.nan, codes), kind, tuple(map(str, texts)))
+        values, levels = sorted_codes(codes, list(map(str, texts)))  # categories have an order of their own
+    else:
+        return _categories(series.to_list(), kind)
+    return ColumnCells(values, kind, levels)
+
+
+def sorted_codes(codes: np.ndarray, texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes (n,) in the order of the sorted texts that occur, and those texts, from codes of `texts` in any order.
+
+    Cells with code -1 and those without a text are missing.
+    """
+    used = np.zeros(len(texts) + 1, dtype=bool)
+    used[codes] = True  # -1 marks the place behind the last
+    levels = tuple(sorted({text for text, there in zip(texts, used, strict=False) if there and text is not None}))
+    code = {level: float(i) for i, level in enumerate(levels)}
+    numbers = [np.nan if text is None else code.get(text, np.nan) for text in texts]
+    return np.array([*numbers, np.nan])[codes], levels
 
 
 def _days(microseconds: nw.Series[Any]) -> np.ndarray:
@@ -118,7 +144,7 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
     present = values[~missing]
     kinds = {type(value) for value in present}
     if kinds and all(issubclass(kind, str) for kind in kinds):
-        return _categories(values, missing, "text")
+        return _categories(values, "text")
     out = np.full(len(values), np.nan)
     if all(issubclass(kind, _NUMERIC) for kind in kinds):
         try:
@@ -142,7 +168,7 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
             out[~missing] = [days(value) for value in present]
             return ColumnCells(out, kind)
     if all(issubclass(kind, (str, *_NUMERIC)) for kind in kinds):
-        return _categories(values, missing, "mixed")
+        return _categories(values, "mixed")
     odd = next(kind for kind in sorted(kinds, key=str) if not issubclass(kind, (str, *_NUMERIC)))
     return _unusable(len(values), odd.__name__)
 
@@ -169,13 +195,12 @@ _TEMPORAL: tuple[tuple[type, str, Callable[[Any], float]], ...] = (
 )
 
 
-def _categories(values: np.ndarray, missing: np.ndarray, kind: str) -> ColumnCells:
-    texts = [str(value) for value in values[~missing]]
-    levels = tuple(sorted(set(texts)))
-    code = {level: i for i, level in enumerate(levels)}
-    out = np.full(len(values), np.nan)
-    out[~missing] = [code[text] for text in texts]
-    return ColumnCells(out, kind, levels)
+def _categories(cells: Iterable[Any], kind: str) -> ColumnCells:
+    """Python objects as codes of their texts."""
+    texts = [cell if type(cell) is str else None if _is_missing(cell) else str(cell) for cell in cells]
+    levels = tuple(sorted(text for text in set(texts) if text is not None))
+    code: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
+    return ColumnCells(np.array([code.get(text, np.nan) for text in texts], dtype=np.float64), kind, levels)
 
 
 def _object_array(values: list[Any]) -> np.ndarray:

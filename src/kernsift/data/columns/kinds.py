@@ -18,6 +18,7 @@ from kernsift.data.columns.written_numbers import (
     ISO_DATE,
     LOCAL_DATE,
     is_number,
+    may_be_numbers,
     parse_dates,
     parse_local_dates,
     parse_numbers,
@@ -214,7 +215,8 @@ def _guess(
     i: int, name: str, texts: list[str], few: int, mixed: bool, decisions: ColumnDecisions, problems: UndecidedColumns
 ) -> None:
     """Guess the kind of a text column for which `kinds` says nothing."""
-    numbers, dates = parse_numbers(texts), parse_dates(texts)
+    readable = texts if may_be_numbers(texts) else []
+    numbers, dates = parse_numbers(readable), parse_dates(readable)
     if _share(numbers) > 0.5 and np.count_nonzero(~np.isnan(numbers)) > few:
         written = next(
             (text for text, number in zip(texts, numbers, strict=True) if number == number and not is_number(text)), ""
@@ -222,7 +224,7 @@ def _guess(
         lost = next((text for text, number in zip(texts, numbers, strict=True) if number != number), "")
         what = f"numbers written as {written!r:.40}" if written else "numbers as text"
         problems.add(what + (f" and also text such as {lost!r:.40}" if lost else ""), name, "number")
-    elif texts and _share(dates) == 1:
+    elif _share(dates) == 1:
         decisions.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
         day = ISO_DATE.fullmatch(texts[0]) is not None
         (decisions.dates if day else decisions.durations).add(i)
@@ -230,7 +232,7 @@ def _guess(
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
         problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
-    elif _mostly_local(texts):
+    elif _mostly_local(readable):
         kind = "number" if _share(parse_local_dates(texts)) > 0.5 else "drop"
         problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, kind)
     elif mixed:

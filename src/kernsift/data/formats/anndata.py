@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from kernsift.data.columns.cells import sorted_codes
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded
@@ -231,11 +232,9 @@ class _FileColumns:
 
 
 def _categories(name: str, codes: np.ndarray, levels: Sequence[str]) -> Columns:
-    """A column of categories, sorted by name; code -1 is a missing value."""
-    order = np.argsort(levels)
-    ranks = np.append(np.argsort(order).astype(np.float64), np.nan)
-    values = ranks[np.where(codes < 0, len(levels), codes.astype(np.intp))]
-    return Columns((name,), values[:, None], {0: tuple(levels[i] for i in order)}, ("category",), True, True)
+    """A column of categories; code -1 is a missing value."""
+    values, texts = sorted_codes(codes.astype(np.intp), levels)
+    return Columns((name,), values[:, None], {0: texts}, ("category",), True, True)
 
 
 def _index(frame: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.cells import MICROSECONDS
+from kernsift.data.columns.cells import MICROSECONDS, sorted_codes
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.source import NUMBERS, TEXTS, Rows, count_of
 
@@ -52,7 +52,7 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)
         if kind in TEXTS and column.null_count < len(column):
-            values[:, i], levels[i] = _codes(column, scattered)
+            values[:, i], levels[i] = text_codes(column, scattered)
         elif kind not in NUMBERS:
             values[:, i] = np.nan
         else:
@@ -103,8 +103,8 @@ def _microseconds(column: Any) -> Any:
     return column.cast(pa.int64())
 
 
-def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes in the order of the sorted texts that occur, and those texts."""
+def text_codes(column: Any, rows: np.ndarray | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A column of text or of categories, or some rows of it, as codes in the order of its sorted texts, and these."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
@@ -114,10 +114,4 @@ def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str,
         array = array.chunk(0)
     texts = [None if text is None or text != text else str(text) for text in array.dictionary.to_pylist()]
     found = np.from_dlpack(array.indices.cast(pa.int64()).fill_null(-1))
-    found = found if rows is None else found[rows]
-    used = np.zeros(len(texts) + 1, dtype=bool)
-    used[found] = True  # -1, missing, marks the place behind the last
-    levels = tuple(sorted({text for text, there in zip(texts, used, strict=False) if there and text is not None}))
-    code = {level: float(i) for i, level in enumerate(levels)}
-    numbers = [np.nan if text is None else code.get(text, np.nan) for text in texts]
-    return np.array([*numbers, np.nan])[found], levels
+    return sorted_codes(found if rows is None else found[rows], texts)

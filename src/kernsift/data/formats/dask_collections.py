@@ -13,37 +13,31 @@ import numpy as np
 
 from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
+from kernsift.data.formats.array_files import ArraySource
 from kernsift.data.formats.file_stamps import guarded
 from kernsift.data.formats.source import Rows, Source
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError
 
 
-class DaskArray(Source):
+class DaskArray(ArraySource):
     """A dask.array of one or two dimensions."""
 
     def __init__(self, array: Any, argument: str) -> None:
-        if array.ndim not in (1, 2):
-            raise InputError(
-                f"{argument}: a table with rows and columns is needed, got a Dask array of shape {array.shape}; "
-                "reshape it."
-            )
         with guarded(argument, "the Dask array", "a table"):
             if any(np.isnan(size) for size in array.shape):
                 array = array.compute_chunk_sizes()
         self._array = array
-        p = 1 if array.ndim == 1 else array.shape[1]
-        edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
-        names = [f"x{i}" for i in range(p)]
-        widths = np.full(p, 2.0 * array.dtype.itemsize + 8)
-        kinds = ["unknown" if array.dtype.kind == "O" else number_kind(array.dtype)] * p
-        super().__init__(argument, names, kinds, edges, widths, named=False, flat=array.ndim == 1)
+        super().__init__(argument, "the Dask array", array.shape, array.dtype, None)
+        self.edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
+        if array.dtype.kind == "O":
+            self.kinds = ("unknown",) * len(self.names)
 
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+    def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
+        chunk = int(np.searchsorted(self.edges, start, side="right")) - 1
         with guarded(self.argument, f"partition {chunk} of the Dask array", "a table"):
-            part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
-            cells = (part[:, None] if self.flat else part[:, list(columns)])[rows].compute()
-        return replace(read_columns(np.asarray(cells), self.argument), names=tuple(self.names[i] for i in columns))
+            part = self._array[start:stop] if self.flat else self._array[start:stop, list(columns)]
+            return np.asarray(part.compute())
 
 
 class DaskFrame(Source):

@@ -30,13 +30,11 @@ class FeatherFragment(Fragment):
         # Compressed batches say how long they are only when a column is read, so a narrow one is.
         with self._opened([self._narrowest()] if len(self.schema) else []) as reader:
             self.sizes = np.array([reader.get_batch(i).num_rows for i in range(batches)], dtype=np.int64)
-            self._packed = batches > 0 and len(self.schema) > 0 and _unpacked(reader.get_batch(0))
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         import pyarrow as pa
 
-        fields = [self.schema.get_field_index(name) for name in names] if self._packed else []
-        with self._opened(fields) as reader:
+        with self._opened([self.schema.get_field_index(name) for name in names]) as reader:
             batches = [reader.get_batch(i) for i in range(first, last)]
             return pa.Table.from_batches(batches, schema=reader.schema).select(list(names))
 
@@ -57,9 +55,3 @@ class FeatherFragment(Fragment):
             self.check()
             options = pa.ipc.IpcReadOptions(included_fields=list(fields))
             yield pa.ipc.open_file(pa.memory_map(self.name), options=options)
-
-
-def _unpacked(batch: Any) -> bool:
-    """Whether a batch had to be decompressed: its buffers are then not slices of the file."""
-    buffers = [buffer for buffer in batch.column(0).buffers() if buffer is not None and buffer.size]
-    return all(buffer.parent is None for buffer in buffers)

@@ -30,10 +30,10 @@ class MemorySource(Source):
         super().__init__(argument, columns.names, columns.kinds, edges, widths, named=columns.named, flat=columns.flat)
         self.columns = columns
 
-    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> MemorySource:
+    def _picked(self, positions: Sequence[int], names: Sequence[str], named: bool) -> MemorySource:
         columns = self.columns if list(positions) == list(range(len(self.names))) else self.columns.pick(positions)
-        if tuple(names) != columns.names:
-            columns = replace(columns, names=tuple(names), named=True)
+        if (tuple(names), named) != (columns.names, columns.named):
+            columns = replace(columns, names=tuple(names), named=named)
         return MemorySource(columns, self.argument)
 
     def _kept(self, keep: np.ndarray) -> MemorySource:

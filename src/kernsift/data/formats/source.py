@@ -161,15 +161,13 @@ class Source(ABC):
         if names is None and list(positions) == list(range(len(self.names))):
             return self
         own = [self.names[i] for i in positions] if names is None else names
-        return self._derived(self._picked(positions, own), self.annotations)
+        return self._derived(self._picked(positions, own, self.named), self.annotations)
 
     def renamed(self, names: Sequence[str], named: bool) -> Source:
         """The same columns under other names."""
         if (tuple(names), named) == (self.names, self.named):
             return self
-        found = self.pick(range(len(self.names)), names)
-        found.named = named
-        return found
+        return self._derived(self._picked(range(len(self.names)), names, named), self.annotations)
 
     def between(self, start: int, stop: int) -> Source:
         """The rows from `start` to `stop`."""
@@ -181,8 +179,8 @@ class Source(ABC):
             return self
         return self._derived(self._kept(keep), None if self.annotations is None else self.annotations.where(keep))
 
-    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> Source:
-        return _Picked(self, positions, names)
+    def _picked(self, positions: Sequence[int], names: Sequence[str], named: bool) -> Source:
+        return _Picked(self, positions, names, named)
 
     def _kept(self, keep: np.ndarray) -> Source:
         return _Where(self, keep)
@@ -293,9 +291,10 @@ class _View(Source):
 class _Picked(_View):
     """Some columns of another source."""
 
-    def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
+    def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str], named: bool) -> None:
         self._positions = np.asarray(positions, dtype=np.intp)
         super().__init__(whole, names, [whole.kinds[i] for i in positions], whole.edges, whole.widths[self._positions])
+        self.named = named
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()

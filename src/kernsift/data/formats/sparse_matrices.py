@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,37 +50,30 @@ def sparse_file(path: str, argument: str) -> SparseSource:
 
 
 class SparseSource(Source):
-    """Some rows and columns (p,) of a sparse matrix; pieces that are read of it are dense."""
+    """Some rows and columns of a sparse matrix; pieces that are read of it are dense."""
 
-    def __init__(
-        self,
-        rows: SparseRows,
-        argument: str,
-        names: Sequence[str],
-        positions: np.ndarray | None = None,
-        *,
-        named: bool = True,
-    ) -> None:
-        self.rows, self.positions = rows, np.arange(len(names)) if positions is None else positions
+    def __init__(self, rows: SparseRows, argument: str, names: Sequence[str], *, named: bool = True) -> None:
+        self.rows = rows
         kinds, edges = [number_kind(rows.store.dtype)] * len(names), np.array([0, rows.n])
         super().__init__(argument, names, kinds, edges, np.full(len(names), 8.0), named=named)
         self.in_memory = not rows.store.on_disk
 
-    def _picked(self, positions: Sequence[int], names: Sequence[str]) -> SparseSource:
-        own = self.positions[np.asarray(positions, dtype=np.intp)]
-        return SparseSource(self.rows, self.argument, names, own, named=self.named)
+    def _picked(self, positions: Sequence[int], names: Sequence[str], named: bool) -> SparseSource:
+        own = self.rows.pick(np.asarray(positions, dtype=np.intp))
+        return SparseSource(own, self.argument, names, named=named)
 
     def _kept(self, keep: np.ndarray) -> SparseSource:
         places = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
         old = self.rows.places
         if old is not None:
             places = np.where(old >= 0, places[old], -1)
-        rows = SparseRows(self.rows.store, places, int(np.count_nonzero(keep)))
-        return SparseSource(rows, self.argument, self.names, self.positions, named=self.named)
+        rows = replace(self.rows, places=places, n=int(np.count_nonzero(keep)))
+        return SparseSource(rows, self.argument, self.names, named=self.named)
 
     def bounds(self) -> Bounds:
         """Bounds of the values in all rows of the matrix, which may be more than those of this table, and of 0."""
-        low, high = (part[self.positions] for part in self.rows.store.bounds)
+        own = slice(None) if self.rows.columns is None else self.rows.columns
+        low, high = (part[own] for part in self.rows.store.bounds)
         absent = np.isnan(low)
         if absent.any():
             verb = "has" if absent.sum() == 1 else "have"
@@ -91,7 +85,7 @@ class SparseSource(Source):
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        some = self._picked(columns, [self.names[i] for i in columns])
+        some = self._picked(columns, [self.names[i] for i in columns], self.named)
         dtype = np.dtype(np.float32 if self.rows.store.dtype == np.float32 else np.float64)
-        table = SparseTable(layout_of(some, {})._replace(columns=some.positions), [self.rows], dtype)
+        table = SparseTable(layout_of(some, {}), [some.rows], dtype)
         return Columns(some.names, table.part(slice(None), rows), {}, some.kinds, self.named, False)

@@ -70,10 +70,9 @@ def penalties(
     """(K, b, 2) corrections of the scores (K, b) of kernels whose p-values have weights (K,), and of smaller scores.
 
     `union` gives the scores (b,) of the smallest weighted p-values, corrected for their number, which are `combined`
-    for these scores. The kernel with the
-    smallest one keeps the combined score; the others are lower by as much as their weighted p-values are. A factor of
-    p-values changes a score the more the smaller it is, so that the second correction is that of equal weighted
-    p-values as at the ends of intervals.
+    for these scores. The kernel with the smallest one keeps the combined score; the others are lower by as much as
+    their weighted p-values are. A factor of p-values changes a score the more the smaller it is, so that the second
+    correction is that of equal weighted p-values as at the ends of intervals.
     """
     if len(scores) == 1:
         return np.zeros((*scores.shape, 2))
