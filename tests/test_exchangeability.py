@@ -782,9 +782,11 @@ def test_the_smallest_possible_p_value_is_noted() -> None:
 
 def test_a_design_that_cannot_reject_is_warned_about() -> None:
     few = frame().query("batch == 0")
-    with pytest.warns(CalibrationWarning, match="4 units; the smallest possible p-value is 0.33"):
-        result = compare(few.drop(columns="batch"), by="treated", unit="donor", random_state=0)
-    assert not result.rejected.any()
+    for k in (None, 1):
+        with pytest.warns(CalibrationWarning, match=r"4 units; .* is 0.33: .*; more units are needed.$") as caught:
+            result = compare(few.drop(columns="batch"), by="treated", unit="donor", k=k, random_state=0)
+        assert not result.rejected.any()
+        assert caught[0].filename == __file__  # the line to look at is the caller's
 
 
 def test_a_short_list_that_cannot_reject_is_warned_about() -> None:

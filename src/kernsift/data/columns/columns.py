@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from array_api_compat import device
 
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, caller_level, quoted
 from kernsift.execution.arrays import Array, namespace, take, to_numpy
 from kernsift.execution.threads import parallel_map
 
@@ -176,6 +176,6 @@ def subtract_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Seque
         warnings.warn(
             f"{arguments[0]}: the integers in {quoted(sorted(rounded))} differ by more than 2^53, so that close ones "
             "are taken for equal; pass identifiers as text.",
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     return parts
