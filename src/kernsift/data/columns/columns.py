@@ -154,9 +154,9 @@ def subtract_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Seque
         # A part without such integers holds smaller ones, or numbers with fractions.
         there = [~np.isnan(part.values[:, i]) for part in parts]
         columns = [part.integers.get(i, part.values[:, i])[own] for part, own in zip(parts, there, strict=True)]
-        if not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
-            continue
         known = [c for c in columns if len(c)]
+        if not known or not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
+            continue
         low, high = min(int(c.min()) for c in known), max(int(c.max()) for c in known)
         if max(-low, high) <= EXACT:
             continue
