@@ -406,3 +406,16 @@ def test_a_column_of_strings_without_any_goes_with_numbers(dtype: Any) -> None:
     empty = numbers.assign(a=pd.Series([None] * 3, dtype=dtype))
     _, found = as_pair(numbers, empty, missing="column")
     assert np.isnan(found.values[:, 0]).all() and found.values[:, 1].tolist() == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("missing", ["column", "value"])
+@pytest.mark.parametrize("kind", ["number", "category"])
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "float64"])
+def test_a_declared_column_without_a_value_is_no_evidence(dtype: str, kind: str, missing: str) -> None:
+    """A column that `kinds` names is not left out."""
+    frame = pd.DataFrame({"x": RNG.normal(size=20), "e": pd.array([None] * 20, dtype=dtype)})
+    for result in (
+        compare(frame, by=np.arange(20) % 2, kinds={"e": kind}, missing=missing, random_state=0),
+        relate(frame, np.arange(20.0), kinds={"e": kind}, missing=missing, random_state=0),
+    ):
+        assert result.feature_names == ("x", "e") and result["e"].pvalue == 1

@@ -839,3 +839,20 @@ def test_a_person_who_is_repeated_and_weighs_much_is_no_common_value(seed: int) 
     table = people.sample(1500, replace=True, random_state=seed)
     description = relate(table, "ill", given="age", random_state=0)["x"].description
     assert "given age: " in description and "values of" not in description
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "delta"])
+@pytest.mark.parametrize("argument", ["strata", "unit"])
+@pytest.mark.parametrize("values", [np.arange(40.0), np.resize(["a", "b"], 40), np.resize([0.0, 1.0], 40)])
+def test_a_feature_that_only_rows_left_out_have_is_not_described(
+    values: np.ndarray, argument: str, kernel: str
+) -> None:
+    """Its values are in the rows without a stratum, or unit, which are not used."""
+    rows = np.arange(40)
+    left_out, label = rows >= 30, rows // 3 % 2
+    group = np.where(left_out, np.nan, rows // 3 if argument == "unit" else rows % 3)
+    frame = pd.DataFrame({"x": np.sin(rows), "late": pd.Series(values).where(left_out), "group": group})
+    options: dict[str, Any] = {argument: "group", "kernel": kernel, "random_state": 0}
+    for result in (compare(frame, by=label, **options), relate(frame, label, **options)):
+        assert result["late"].pvalue == 1 and result.describe(result.names.index("late")) == ""
+        assert result.descriptions[result.names.index("late")].text == ""

@@ -781,11 +781,23 @@ def test_the_smallest_possible_p_value_is_noted() -> None:
     assert result.all_pvalues.min() >= 2 / 216 - 1e-12
 
 
+def test_notes_on_one_row_have_the_singular() -> None:
+    rng, unit = np.random.default_rng(0), np.append(np.repeat(np.arange(8), 2), 8)
+    X, label = rng.normal(size=(17, 2)), unit % 2
+    strata = np.where(np.arange(17) < 16, "a", "b")
+    notes = relate(X, label, strata=strata, random_state=0).notes
+    assert "The response is constant in 1 of 2 strata ('b'); its 1 row is used for nothing." in notes
+    notes = relate(X[:15], label[:15], unit=unit[:15], random_state=0).notes
+    assert "unit: 1 of 15 rows is left out at random" in " ".join(notes)
+
+
 def test_a_design_that_cannot_reject_is_warned_about() -> None:
     few = frame().query("batch == 0")
-    with pytest.warns(CalibrationWarning, match="4 units; the smallest possible p-value is 0.33"):
-        result = compare(few.drop(columns="batch"), by="treated", unit="donor", random_state=0)
-    assert not result.rejected.any()
+    for k in (None, 1):
+        with pytest.warns(CalibrationWarning, match=r"4 units; .* is 0.33: .*; more units are needed.$") as caught:
+            result = compare(few.drop(columns="batch"), by="treated", unit="donor", k=k, random_state=0)
+        assert not result.rejected.any()
+        assert caught[0].filename == __file__  # the line to look at is the caller's
 
 
 def test_a_short_list_that_cannot_reject_is_warned_about() -> None:
@@ -824,7 +836,7 @@ def test_strata_with_one_label_are_counted_and_named() -> None:
     data = frame()
     data.loc[data["batch"] == 1, "treated"] = 1
     result = compare(data.drop(columns="donor"), by="treated", strata="batch", random_state=0)
-    assert any("constant in 1 of 3 strata ('1'); their 20 rows" in note for note in result.notes)
+    assert any("constant in 1 of 3 strata ('1'); its 20 rows" in note for note in result.notes)
 
 
 def test_a_column_that_identifies_subjects_is_noted() -> None:

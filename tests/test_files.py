@@ -103,6 +103,23 @@ def test_text_without_a_header(tmp_path: Path) -> None:
     assert "x0, x1" in source.notes[0]
 
 
+@pytest.mark.parametrize("memory", [None, "64MB"])
+def test_numbers_of_columns_are_their_names(memory: str | None, tmp_path: Path) -> None:
+    """pandas writes 0, 1, 2 for columns without names; as a row of data they would be outliers."""
+    rng = np.random.default_rng(0)
+    arrays = rng.normal(size=(2, 40, 3))
+    for name, array in zip("ab", arrays, strict=True):
+        pd.DataFrame(array).to_csv(tmp_path / f"{name}.csv", index=False)
+    found = compare(tmp_path / "a.csv", tmp_path / "b.csv", memory=memory, random_state=0)
+    assert found.rows == (40, 40) and found.feature_names == ("0", "1", "2")
+    assert any("first line counts the columns" in note for note in found.notes)
+    np.testing.assert_allclose(found.all_pvalues, compare(*arrays, random_state=0).all_pvalues, rtol=1e-12)
+    # Other numbers, and the values 0 and 1 of two columns, are a row.
+    for first in ("0,1\n", "0,1,3\n", "0,1,2.5\n"):
+        (tmp_path / "c.csv").write_text(first + first.replace("1", "4") * 9)
+        assert compare(tmp_path / "c.csv", tmp_path / "c.csv", memory=memory, random_state=0).rows == (10, 10)
+
+
 def test_decimal_commas_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,5;2,5\n3,5;4,5\n")

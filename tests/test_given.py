@@ -23,6 +23,7 @@ from kernsift.estimators.conditional.residual_statistics import (
     normal_scores,
     pair_statistic,
 )
+from kernsift.estimators.conditional.thresholds import _changes_of_curves
 from kernsift.execution.threads import thread_limit
 
 
@@ -718,6 +719,19 @@ def test_a_wave_that_changes_its_sign_at_a_threshold_is_taken_out():
         both = noise + (np.sqrt(2.0) * np.sin(3.0 * z[:, 0]) * np.sign(z[:, 1]))[:, None]
         below.append((relate(both[:, 1:], both[:, 0], given=z, random_state=0).all_pvalues <= 0.05).mean())
     assert np.mean(below) < 0.32
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, 9.7e-17])
+def test_a_constant_curve_does_not_hide_a_threshold(constant: float) -> None:
+    """An indicator of missing values is constant, up to rounding, in the rows of a feature that lacks the same rows."""
+    rng = np.random.default_rng(34)
+    z = rng.normal(size=(300, 2))
+    curve = np.sin(3.0 * z[:, [0]])
+    left = curve * np.sign(z[:, [1]]) + 0.5 * rng.normal(size=(300, 1))
+    [(column, value), *others] = _changes_of_curves(z, curve, left, 1.0)
+    assert column == 1 and abs(value) < 0.2
+    with_constant = np.column_stack([curve, np.full(300, constant)])
+    assert _changes_of_curves(z, with_constant, left, 1.0) == [(column, value), *others]
 
 
 def test_curves_that_differ_between_strata_of_ten_rows_are_taken_out():

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from kernsift import InputError
+from kernsift import InputError, compare, relate
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import MemorySource
@@ -104,6 +104,32 @@ def test_values_may_come_in_place_of_a_name(kind: str, tmp_path: Path) -> None:
 def test_a_name_that_is_not_there_is_one_sentence(kind: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^by: X has no column 'sites' \(did you mean 'site'\?\); pass .*\.$"):
         take_columns(opened(kind, tmp_path), "sites", "by")
+
+
+@pytest.mark.parametrize("argument", ["by", "strata", "unit", "paired", "given"])
+def test_kinds_may_name_a_column_that_is_no_feature(argument: str) -> None:
+    """One dictionary of kinds serves calls that use the columns of a table in different ways."""
+    rng, place = np.random.default_rng(0), np.arange(40)
+    label = {"paired": place // 2, "unit": place // 4}.get(argument, place % 2)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "grade": rng.choice(["1", "2"], 40), "label": label.astype(str)})
+    y: Any = place // 4 % 2 if argument == "unit" else np.resize([0, 1, 1, 0], 40)
+    options: Any = {"kinds": {"label": "category", "grade": "category"}, "random_state": 0}
+    if argument == "by":
+        y = "label"
+    else:
+        options[argument] = "label"
+    for result in (relate(frame, y, **options), compare(frame, by=y, **options)):
+        assert result.feature_names == ("x", "grade")
+
+
+@pytest.mark.parametrize("argument", ["by", "strata"])
+def test_values_in_place_of_a_name_leave_the_kinds_of_features(argument: str) -> None:
+    """A series has the name of the column that it was taken from, and a list may hold words that are names."""
+    frame = pd.DataFrame({"x": np.arange(16.0), "code": ["1", "2", "2", "1"] * 4})
+    other = {"strata": np.arange(16) // 8} if argument == "by" else {"by": np.arange(16) % 2}
+    for values in (frame["code"], ["x", "code", "code", "x"] * 4):
+        result = compare(frame, **other, **{argument: values}, kinds={"code": "category", "x": "category"})
+        assert result.kinds == (0, 2, 0)
 
 
 def test_arrays_have_no_names() -> None:

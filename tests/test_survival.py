@@ -1,6 +1,8 @@
 """Censored responses: log-rank scores against coin's values and closed forms, and what is taken as such a response."""
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -236,5 +238,40 @@ def test_a_stratum_without_events_is_used_for_nothing():
     rng = np.random.default_rng(21)
     event, stratum = np.repeat([0, 1], [8, 4]), np.repeat(["a", "b"], [8, 4])
     result = relate(rng.normal(size=(12, 1)), (rng.permutation(12) + 1.0, event), strata=stratum, random_state=0)
-    assert "The response is constant in 1 of 2 strata ('a'); their 8 rows are used for nothing." in result.notes
+    assert "The response is constant in 1 of 2 strata ('a'); its 8 rows are used for nothing." in result.notes
     assert "4 rows in 1 stratum; the smallest possible p-value is 0.042." in result.notes
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ({"time": "number", "status": [0, 1]}, "y=('time', 'status')"),
+        ({"survival_days": "number", "Event": ["no", "yes"]}, "y=('survival_days', 'Event')"),
+        ({"time": "number", "death": [True, False]}, "y=('time', 'death')"),
+        ({"OS_MONTHS": "number", "OS_STATUS": ["0:LIVING", "1:DECEASED"]}, "y=('OS_MONTHS', 'OS_STATUS')"),
+        ({"OverTime": ["No", "Yes"], "MaritalStatus": ["Single", "Married", "Divorced"]}, None),
+        ({"entry.time": "number", "death.time": "number"}, None),
+        ({"time": "number", "marital.status": [1, 2, 3, 4]}, None),
+        ({"Time": "number", "Status": ["bad", "good"]}, None),
+        ({"time": "number", "death.time": "number", "status": [1, 2]}, "y=('time', 'status')"),
+    ],
+)
+def test_values_tell_a_time_and_an_event(
+    data: dict[str, Any], hint: str | None, suffix: str | None, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        name: rng.exponential(size=60).round(3) if values == "number" else np.resize(values, 60)
+        for name, values in data.items()
+    }
+    frame = pd.DataFrame({"x": rng.normal(size=60), **columns})
+    table: Any = frame
+    if suffix is not None:
+        table = tmp_path / f"trial{suffix}"
+        (frame.to_csv if suffix == ".csv" else frame.to_parquet)(table, index=False)
+    for response in ("x", *data):
+        notes = relate(table, response, random_state=0).notes
+        assert [note.partition("response pass ")[2] for note in notes if "look like a time" in note] == (
+            [f"{hint}."] if hint else []
+        )

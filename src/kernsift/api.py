@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.arguments import CallSettings, Seed, check_selection, check_test_options, generator, selection_rule
-from kernsift.data.columns.named_columns import as_column_name
+from kernsift.data.columns.named_columns import as_column_name, kinds_of_features
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.responses import classes_repeat
 from kernsift.data.rows.aligned_tables import aligned
@@ -213,6 +213,7 @@ def compare(
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
         call.check_given(given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired)
+        kinds = kinds_of_features(kinds, samples.first.names, by, strata, paired, unit)
         samples, columns, kinds = take_sample_confounders(samples, given, kinds)
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
         rule = keep_complete(whole, columns, missing)
@@ -358,6 +359,7 @@ def relate(
         note_row_labels(X, y=y, strata=strata, paired=paired, unit=unit, given=given)
         X = given_rows.split(X, layer=layer, memory=memory)
         call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
+        kinds = kinds_of_features(kinds, X.names, strata, paired, unit)
         X, columns, kinds = take_confounders(X, given, kinds)
         rule = keep_complete(partial(given_rows.keep, missing=missing) if given_rows else None, columns, missing)
         table, target, keep, survival = read_xy(

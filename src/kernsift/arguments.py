@@ -19,7 +19,7 @@ from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag, suggestion
+from kernsift.exceptions import CalibrationWarning, InputError, caller_level, check_choice, check_flag, suggestion
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.progress import progress_bar
@@ -194,15 +194,19 @@ class CallSettings:
         if smallest > _NEGLIGIBLE:
             said += f"; the smallest possible p-value is {smallest:.2g}"
         add_note(f"{said}.")
-        listed = np.arange(_listed(self.k, d))
-        family = np.full(d if self.family == "all" else len(listed), smallest)
-        if adjust(family, self.correction, listed).min() > self.alpha:
+
+        def discoveries_are_possible(k: int | float | None) -> bool:
+            listed = np.arange(_listed(k, d))
+            family = np.full(d if self.family == "all" else len(listed), smallest)
+            return bool(adjust(family, self.correction, listed).min() <= self.alpha)
+
+        if not discoveries_are_possible(self.k):
             warnings.warn(
                 f"{said}: with {d} feature{'' if d == 1 else 's'} no p-value can be significant at "
                 f"alpha={self.alpha:g}; more {'rows' if rows.unit is None else 'units'}"
-                f"{'' if self.k is None else ' or a larger k'} are needed.",
+                f"{' or a larger k' if discoveries_are_possible(None) else ''} are needed.",
                 CalibrationWarning,
-                stacklevel=3,
+                stacklevel=caller_level(),
             )
 
     @property

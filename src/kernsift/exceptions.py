@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 INSTALL = "pip install '.[all]' in a checkout of kernsift installs it"
@@ -63,6 +65,15 @@ class CalibrationWarning(UserWarning):
     ...     warnings.simplefilter("ignore", CalibrationWarning)
     ...     result = compare(rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), k=1, test="multiscale")
     """
+
+
+def caller_level() -> int:
+    """The `stacklevel` of the first frame outside this package."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernsift":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def listed(items: Sequence[str], most: int = 5) -> str:

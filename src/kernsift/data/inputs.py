@@ -124,8 +124,6 @@ def read_xy(
     elif is_outside_memory(y) and not isinstance(y, str):
         y = open_table(y, "y", memory=memory)
     features, target = split_columns(X, y, "y")
-    if not censored and (features.named or target.named):
-        hint_at_censoring((*features.names, *target.names))
     target = loaded(target, parse_memory(memory))
     if not len(features.names):
         raise InputError(f"X: no column is left beside the response {quoted(target.names)}; pass more columns.")
@@ -151,6 +149,8 @@ def read_xy(
     if censored:
         survival = survival_of(columns)
         return FeaturesAndResponse(table, survival.table(), kept, survival)
+    if features.named or target.named:
+        hint_at_censoring(table, columns)
     answered = response_table(columns, response)
     require_same_device([table.prototype, answered.prototype], ["X", "y"])
     return FeaturesAndResponse(table, answered, kept, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,8 @@ _TIMES = {"time", "times", "survival", "duration", "tte", "os", "pfs"}
 _EVENTS = {"event", "events", "cens", "censored", "censoring", "status", "death", "died", "dead", "deceased"}
 _TRUE = ("true", "yes", "1", "1.0", "event", "dead", "died", "deceased")
 _FALSE = ("false", "no", "0", "0.0", "censored", "alive", "living")
+# Rows in which the values of columns with such names are counted.
+_CHECKED_ROWS = 256
 
 
 def logrank_scores(
@@ -83,11 +84,38 @@ def is_censored(y: Any, response: str) -> bool:
     return _is_structured(y) or (isinstance(y, tuple) and len(y) == 2)
 
 
-def hint_at_censoring(names: Sequence[str]) -> None:
-    """Note a time next to an event that is not called a censored response."""
-    words = {name: _words(name) for name in names}
+def hint_at_censoring(table: Table, response: Columns) -> None:
+    """Note a time next to an event that is not called a censored response.
+
+    Names alone do not tell: a marital status is no event. A time has more than two different numbers, and an event two,
+    or texts with words such as "dead" and "alive".
+    """
+    words = {name: _words(name) for name in (*table.names, *response.names)}
     events = [name for name, own in words.items() if own & _EVENTS]
     times = [name for name, own in words.items() if own & _TIMES and not own & _EVENTS]
+    if not (times and events):
+        return
+    rows = np.arange(min(table.n, _CHECKED_ROWS))
+
+    def levels_and_count(name: str) -> tuple[tuple[str, ...], int]:
+        """The names of categories, and how many different values the first rows have."""
+        if name in response.names:
+            place = response.names.index(name)
+            own, levels = response.values[: len(rows), place], response.levels.get(place)
+        else:
+            place = table.names.index(name)
+            own, levels = table.part(slice(*table.offsets[place : place + 2]), rows), table.levels.get(name)
+        values = to_numpy(own)
+        return tuple(levels or ()), len(np.unique(values[~np.isnan(values)]))
+
+    found = {name: levels_and_count(name) for name in (*times, *events)}
+    times = [name for name in times if not found[name][0] and found[name][1] > 2]
+    known = {*_TRUE, *_FALSE}
+    events = [
+        name
+        for name in events
+        if found[name][1] <= 2 and all(known & {level.strip().lower(), *_words(level)} for level in found[name][0])
+    ]
     if times and events:
         add_note(
             f"'{times[0]}' and '{events[0]}' look like a time until an event and its indicator; for a censored "

@@ -6,18 +6,16 @@ docs/calibration.md has the rejection rates behind each.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import chain
-from types import FrameType
 
 import numpy as np
 
 from kernsift.data.tables import Table
 from kernsift.estimators.null_laws.discreteness import MOST_PERMUTED
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import CalibrationWarning
+from kernsift.exceptions import CalibrationWarning, caller_level
 from kernsift.execution.arrays import to_numpy
 from kernsift.inference.selection_rules import SelectionRule, TopK
 
@@ -67,7 +65,7 @@ def advise(
         if estimator == "block":
             found = chain(found, _about_blocks(question, draws, shortest, longest))
     for sentence in found:
-        warnings.warn(sentence, CalibrationWarning, stacklevel=_caller_level())
+        warnings.warn(sentence, CalibrationWarning, stacklevel=caller_level())
 
 
 def _about_test(test: str, rule: SelectionRule, features: int, two_valued: Callable[[], bool]) -> Iterator[str]:
@@ -137,12 +135,3 @@ def _about_blocks(question: str, blocks: float, shortest: int, longest: int) -> 
             "because the values of large blocks are skewed and few of them do not average that out; use "
             "estimator='complete', or block_size=5."
         )
-
-
-def _caller_level() -> int:
-    """The `stacklevel` of the first frame outside this package."""
-    level = 1
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernsift":
-        level, frame = level + 1, frame.f_back
-    return level

@@ -124,9 +124,11 @@ class AdjustedRows:
     def chosen(self, codes: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
         """Rows in proportion to their weights for a comparison of the classes `codes` (n,), along `order` if given.
 
-        Rows whose code is NaN are left out. No row is chosen where classes have nothing in common.
+        Rows whose code is NaN are left out. No row is chosen where all are, or where classes have nothing in common.
         """
         known = ~np.isnan(codes)
+        if not known.any():
+            return np.empty(0, dtype=np.intp)
         weights = self._weights(np.where(known, codes, codes[known][0]), known.astype(float))
         found = []
         for level in np.unique(codes[known]):

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from array_api_compat import device
 
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, caller_level, quoted
 from kernsift.execution.arrays import Array, namespace, take, to_numpy
 from kernsift.execution.threads import parallel_map
 
@@ -154,9 +154,9 @@ def subtract_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Seque
         # A part without such integers holds smaller ones, or numbers with fractions.
         there = [~np.isnan(part.values[:, i]) for part in parts]
         columns = [part.integers.get(i, part.values[:, i])[own] for part, own in zip(parts, there, strict=True)]
-        if not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
-            continue
         known = [c for c in columns if len(c)]
+        if not known or not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
+            continue
         low, high = min(int(c.min()) for c in known), max(int(c.max()) for c in known)
         if max(-low, high) <= EXACT:
             continue
@@ -176,6 +176,6 @@ def subtract_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Seque
         warnings.warn(
             f"{arguments[0]}: the integers in {quoted(sorted(rounded))} differ by more than 2^53, so that close ones "
             "are taken for equal; pass identifiers as text.",
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     return parts

@@ -115,7 +115,7 @@ def split_kinds(kinds: Any, names: Collection[str]) -> tuple[dict[str, str], Any
     """The entries of `kinds` for the columns `names`, and those for other columns; checked where they are used."""
     if not isinstance(kinds, Mapping):
         return {}, kinds
-    own = {name: kind for name, kind in kinds.items() if name in names}
+    own = {name: kind for name, kind in kinds.items() if str(name) in names}
     return own, {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.kinds import split_kinds
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.frames import read_columns, side_by_side
@@ -25,6 +27,12 @@ def column_names(value: Any) -> list[str]:
     """The column names that an argument consists of; none where it is data."""
     names = list(value) if isinstance(value, list | tuple) else [value]
     return names if all(isinstance(name, str) for name in names) else []
+
+
+def kinds_of_features(kinds: Any, features: Sequence[str], *arguments: Any) -> Any:
+    """`kinds` without the entries for columns that other arguments name and that are therefore no features."""
+    named = {name for value in arguments for name in column_names(value)}
+    return split_kinds(kinds, named.difference(features))[1]
 
 
 def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:

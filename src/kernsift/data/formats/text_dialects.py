@@ -94,6 +94,8 @@ class Dialect:
             said.append("numbers have decimal commas")
         if not self.named:
             said.append("the first line holds numbers, so the columns are called x0, x1 and so on")
+        elif _counts_columns(self.names):
+            said.append("the first line counts the columns from 0, so it is read as their names")
         return (f"{name}: {'; '.join(said)}.",) if said else ()
 
 
@@ -322,7 +324,7 @@ def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
         raise InputError(f"{name}: line {rows.line_num} cannot be read ({error}); mend that line.") from None
     if not first:
         raise InputError(f"{name}: is empty; a table with a line of column names is needed.")
-    named = not all(_is_number(cell) for cell in first)
+    named = not all(_is_number(cell) for cell in first) or _counts_columns(first)
     decimal = "," if separator != "," and _decimal_commas(sample) else "."
     if named and not sample:
         raise InputError(f"{name}: has column names but no rows; add some.")
@@ -335,6 +337,14 @@ def header_names(cells: list[str], name: str) -> list[str]:
     header = [cell.strip() or f"Unnamed: {i}" for i, cell in enumerate(cells)]  # as pandas calls them
     check_unique(name, header, fix="rename one")
     return header
+
+
+def _counts_columns(cells: list[str]) -> bool:
+    """Whether these are 0, 1, 2 and so on, the names that pandas gives columns without names.
+
+    A file without names may well begin with the numbers 0 and 1.
+    """
+    return len(cells) > 2 and [cell.strip() for cell in cells] == [str(i) for i in range(len(cells))]
 
 
 def _is_number(cell: str) -> bool:

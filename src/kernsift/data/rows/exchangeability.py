@@ -137,7 +137,8 @@ class Exchangeability:
         out = order[rank >= np.repeat(keep, sizes)]
         unit[out] = len(sizes)
         which = f"{len(out):,} of {self.n:,} rows" if whole else "some rows of features with missing values"
-        add_note(f"unit: {which} are left out at random, so that units with different responses are equally noisy.")
+        are = "is" if whole and len(out) == 1 else "are"
+        add_note(f"unit: {which} {are} left out at random, so that units with different responses are equally noisy.")
         return Exchangeability(self.response, self.stratum, unit, len(out))
 
     def take(self, rows: np.ndarray) -> Exchangeability:

@@ -299,8 +299,8 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
     if len(lost):
         count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
         add_note(
-            f"The {what} is constant in {len(lost)} of {len(names)} strata ({quoted(names[lost].tolist())}); their "
-            f"{count:,} rows are used for nothing."
+            f"The {what} is constant in {len(lost)} of {len(names)} strata ({quoted(names[lost].tolist())}); "
+            f"{'its' if len(lost) == 1 else 'their'} {count:,} row{' is' if count == 1 else 's are'} used for nothing."
         )
 
 

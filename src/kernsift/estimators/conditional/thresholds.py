@@ -14,6 +14,8 @@ _THRESHOLDS, _PRODUCTS = 4, 120
 # Thresholds at which curves change: the most, the least share of rows on either side, and from which standardised
 # statistic on, the largest of those at all values of a confounder.
 _CHANGES, _LEAST_SIDE, _CLEAR_CHANGE = 2, 0.1, 5.0
+# The standard deviation of curves that are constant but for rounding, relative to that of the curve that varies most.
+_CONSTANT = 1e-6
 
 
 def threshold_terms(
@@ -66,7 +68,9 @@ def _changes_of_curves(
     (Zeileis and Hornik 2007). The largest squared length, over its standard deviation, decides.
     """
     n, least = len(inputs), max(int(_LEAST_SIDE * len(inputs)), 1)
-    products = (curves[:, :, None] / np.maximum(curves.std(axis=0), 1e-300)[:, None] * left[:, None, :]).reshape(n, -1)
+    scale = curves.std(axis=0)
+    varies = scale > _CONSTANT * scale.max(initial=0.0)
+    products = ((curves[:, varies] / scale[varies])[:, :, None] * left[:, None, :]).reshape(n, -1)
     products -= products.mean(axis=0)
     scatter = products.T @ products * (rows_in_unit / n)
     mean, sd = float(np.trace(scatter)), float(np.sqrt(2.0 * (scatter**2).sum()))
