@@ -25,7 +25,7 @@ from kernsift.estimators.null_laws.discrete_tails import (
     equal_outcomes,
     gaps_between,
     log_share,
-    tails_of_deviations,
+    log_tails_of,
 )
 from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
@@ -283,7 +283,7 @@ class Relabellings:
         mean = float((in_stratum * self._table[:, 1] / self._strata.sizes).sum())
         seen = int(marked[self._kinds == 1].sum()) - first
         with np.errstate(divide="ignore"):
-            log_tails, tails = tails_of_deviations(np.abs(cells - mean), np.log(law))
+            log_tails, tails = log_tails_of(np.abs(cells - mean), np.log(law))
         return float(log_tails[seen]), gaps_between(tails)
 
     def _drawn(
