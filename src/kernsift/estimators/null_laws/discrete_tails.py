@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.estimators.null_laws.discreteness import log_choose
-from kernsift.estimators.null_laws.permutation_law import score_of
 
 # Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
 _BEYOND = 20
@@ -41,11 +40,6 @@ class DiscreteLaws(NamedTuple):
 
 Law = tuple[float, np.ndarray | None]
 """The log p-value of a feature, and the gaps as in `DiscreteLaws`."""
-
-
-def discrete_score(log_pvalues: np.ndarray) -> np.ndarray:
-    """Normal scores; p-values that are 1 but for rounding, as of many tied features, have the same one."""
-    return score_of(np.where(log_pvalues > -_EQUAL, -1e-15, log_pvalues))
 
 
 def log_tail(statistics: np.ndarray, log_mass: np.ndarray, shares: np.ndarray, observed: int) -> Law:
