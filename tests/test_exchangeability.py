@@ -173,22 +173,24 @@ def test_units_with_two_values_have_the_exact_p_value(rows: int) -> None:
             assert found == pytest.approx(pvalue, rel=1e-9)
 
 
-@pytest.mark.parametrize("rows", [3, 20])
-def test_rows_with_two_values_in_few_units_have_the_exact_p_value(rows: int) -> None:
+@pytest.mark.parametrize(("units", "rows"), [(30, 3), (30, 20), (80, 3)])
+def test_rows_with_two_values_in_few_units_have_the_exact_p_value(units: int, rows: int) -> None:
     """T is the squared deviation of a sum of numbers of rows, whose law over all labellings follows by convolution."""
     rng = np.random.default_rng(rows)
-    unit, features = np.repeat(np.arange(30), rows), 40
+    unit, features, half = np.repeat(np.arange(units), rows), 40, units // 2
     X = (rng.random((len(unit), features)) < 0.4).astype(float)
-    found = relate(X, unit >= 15, unit=unit, random_state=0).all_pvalues
+    found = relate(X, unit >= half, unit=unit, random_state=0).all_pvalues
     expected = np.empty(features)
-    for place, sums in enumerate(X.reshape(30, rows, -1).sum(axis=1).T.astype(int)):
-        ways = np.zeros((16, sums.sum() + 1))  # how many choices of so many units have this sum
+    for place, sums in enumerate(X.reshape(units, rows, -1).sum(axis=1).T.astype(int)):
+        ways = np.zeros((half + 1, sums.sum() + 1))  # how many choices of so many units have this sum
         ways[0, 0] = 1.0
         for size in sums:
             ways[1:, size:] += ways[:-1, : ways.shape[1] - size].copy()
-        deviation = np.abs(np.arange(ways.shape[1]) - sums.mean() * 15)
-        expected[place] = ways[15, deviation >= deviation[sums[15:].sum()] - 1e-9].sum() / ways[15].sum()
-    assert (np.abs(found - expected) <= 4.5 * np.sqrt(expected * (1.0 - expected) / 8193) + 1e-9).all()
+        deviation = np.abs(np.arange(ways.shape[1]) - sums.mean() * half)
+        expected[place] = ways[half, deviation >= deviation[sums[half:].sum()] - 1e-9].sum() / ways[half].sum()
+    error = np.abs(found - expected) / np.sqrt(expected * (1.0 - expected) / 8193 + 1e-18)
+    # Of more than 40 units only small p-values are those of relabellings.
+    assert (error[(expected < 0.15) | (units <= 40)] <= 4.5).all()
 
 
 UNIT_MEANS = np.array([2.3, 1.1, 3.8, 2.9, 0.7, 3.3, 4.1, 2.6, 5.0, 3.9, 4.4])

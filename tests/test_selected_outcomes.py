@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.special import comb
-from scipy.stats import hypergeom, multivariate_hypergeom
+from scipy.special import comb, gammaln
+from scipy.stats import hypergeom, multivariate_hypergeom, norm
 
 from kernsift import compare, relate, screen
 
@@ -135,3 +135,24 @@ def test_outcomes_just_above_a_threshold_count(counts, cells):
     share = chance[selected]
     expected = tails(result.unconditional_pvalues, share) / share.sum()
     assert result.pvalues == pytest.approx(expected, rel=1e-6)
+
+
+def test_tails_that_underflow_are_counted_up_to_the_cut():
+    # 4000 v 4000 rows and columns with 4000 ones, of which 3900, 3500 or 2100 are in the first sample: all outcomes
+    # beyond a score of 45 have probabilities below 1e-308.
+    ones = [3900, 3500, 2100]
+    X = np.array([np.repeat([1.0, 0.0, 1.0, 0.0], [some, 4000 - some, 4000 - some, some]) for some in ones]).T
+    result = compare(X[:4000], X[4000:], k=None, threshold=45.0)
+    # Outcomes with 2000 + m and 2000 - m ones in the first sample are equally probable and deviate as much.
+    tails = np.log(2.0) + np.logaddexp.accumulate(hypergeom(8000, 4000, 4000).logpmf(np.arange(4000, 2000, -1)))
+    beyond = tails[tails <= norm.logsf(45.0)].max()
+    assert list(result.selected) == [0, 1]
+    assert result.log_pvalues == pytest.approx([tails[4000 - some] - beyond for some in ones[:2]], rel=1e-6)
+
+
+def test_tables_whose_probabilities_underflow():
+    # The values are two of three classes, and the columns as related to them as they can be.
+    y = np.repeat([0, 1, 2], [100_000, 100, 90])
+    result = relate(np.array([y == 1, y == 2]).T.astype(float), y, response="category", k=None)
+    log_choices = [gammaln(100_191) - gammaln(some + 1) - gammaln(100_191 - some) for some in (100, 90)]
+    assert norm.logsf(result.scores) == pytest.approx(-np.array(log_choices), rel=1e-6)

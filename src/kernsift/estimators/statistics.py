@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.tables import spaced_rows
-from kernsift.estimators.null_laws.discrete_tails import DiscreteLaws, Law, discrete_score, fisher_laws
+from kernsift.estimators.null_laws.discrete_tails import DiscreteLaws, Law, fisher_laws
 from kernsift.estimators.null_laws.discreteness import (
     FEW_LABELLED,
     MOST_PERMUTED,
@@ -40,6 +40,7 @@ from kernsift.estimators.null_laws.permutation_law import (
     limit_weights,
     moment_matrix,
     moments,
+    score_of,
     spectral_score,
     union_score,
 )
@@ -294,7 +295,7 @@ class DiscreteScores(NamedTuple):
 
     def put(self, features: np.ndarray, laws: DiscreteLaws) -> None:
         """Replace the scores of some features."""
-        self.score[features] = discrete_score(laws.log_pvalues)
+        self.score[features] = score_of(np.minimum(laws.log_pvalues, -1e-15))  # a finite score where p is 1
         for feature, gaps in zip(features, laws.gaps, strict=True):
             self.gaps[feature] = gaps
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.estimators.null_laws.discreteness import log_choose
-from kernsift.estimators.null_laws.permutation_law import score_of
 
 # Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
 _BEYOND = 20
@@ -43,16 +42,10 @@ Law = tuple[float, np.ndarray | None]
 """The log p-value of a feature, and the gaps as in `DiscreteLaws`."""
 
 
-def discrete_score(log_pvalues: np.ndarray) -> np.ndarray:
-    """Normal scores; p-values that are 1 but for rounding, as of many tied features, have the same one."""
-    return score_of(np.where(log_pvalues > -_EQUAL, -1e-15, log_pvalues))
-
-
-def log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> Law:
-    """The law of the smallest weighted p-value of statistics (pairs, N), for outcomes with probabilities `weight`."""
-    smallest = _smallest(statistics, weight, shares)
-    tail = weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum()
-    return float(np.log(min(tail, 1.0))), _gaps(smallest, weight)
+def log_tail(statistics: np.ndarray, log_mass: np.ndarray, shares: np.ndarray, observed: int) -> Law:
+    """The law of the smallest weighted p-value of statistics (pairs, N) whose outcomes have these log probabilities."""
+    log_tails, tails = log_tails_of(-_smallest(statistics, log_mass, shares), log_mass)
+    return float(log_tails[observed]), gaps_between(tails)
 
 
 def equal_outcomes(statistics: np.ndarray, shares: np.ndarray, drawn: bool) -> np.ndarray | None:
@@ -65,46 +58,44 @@ def equal_outcomes(statistics: np.ndarray, shares: np.ndarray, drawn: bool) -> n
         return None
     order = np.argsort(number)
     last = np.flatnonzero(np.append(np.diff(number[order]) > _EQUAL, True))
-    weight = np.diff(last, prepend=-1) / len(number)
-    smallest = _smallest(statistics[:, order[last]], weight, shares)
-    return _gaps(smallest, weight, (_FEWEST - 0.5) / len(number) if drawn else 0.0)
+    log_mass = np.log(np.diff(last, prepend=-1) / len(number))
+    smallest = _smallest(statistics[:, order[last]], log_mass, shares)
+    least = (_FEWEST - 0.5) / len(number) if drawn else 0.0
+    return gaps_between(log_tails_of(-smallest, log_mass)[1], least)
 
 
-def _gaps(smallest: np.ndarray, weight: np.ndarray, least: float = 0.0) -> np.ndarray | None:
-    """The gaps between tails of outcomes with these p-values (N,) and probabilities; `least` as in `gaps_between`."""
-    order = np.argsort(smallest)
-    ends = np.append(smallest[order[1:]] > smallest[order[:-1]] * (1.0 + _EQUAL), True)
-    return gaps_between(np.cumsum(weight[order])[ends], least)
+def gaps_between(log_tails: np.ndarray, least: float = 0.0) -> np.ndarray | None:
+    """Gaps between log tails (N,), which increase to 0, before tails that exceed the one before by at least `least`.
 
-
-def gaps_between(tails: np.ndarray, least: float = 0.0) -> np.ndarray | None:
-    """Gaps between tails (N,), which increase to 1, before those that exceed the tail before by at least `least`.
-
-    >>> gaps_between(np.array([0.01, 0.0101, 1.0])).round(2)
+    >>> gaps_between(np.log([0.01, 0.0101, 1.0])).round(2)
     array([[ -inf, -4.61],
            [-4.6 ,  0.  ]])
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # tails may underflow
-        logs = np.log(np.minimum(np.append(0.0, tails / tails[-1]), 1.0))
-        apart = (np.diff(logs) > _GAP) & (np.diff(tails, prepend=0.0) >= least)
+    logs = np.append(-np.inf, log_tails[log_tails > -np.inf])
+    apart = (np.diff(logs) > _GAP) & (np.diff(np.exp(logs)) >= least)
     return np.column_stack([logs[:-1][apart], logs[1:][apart]]) if apart.any() else None
 
 
-def _smallest(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """(N,) the smallest weighted p-value of each outcome of the statistics (pairs, N)."""
-    found = [_tails(one, weight) / share for one, share in zip(statistics, shares, strict=True)]
-    return np.asarray(np.min(found, axis=0))
+def log_tails_of(values: np.ndarray, log_mass: np.ndarray, equal: float = _EQUAL) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) log probabilities of values at least as large as each of these, and the different ones, increasing to 0.
+
+    Values that differ by at most `equal` are equal. Everything is in logs, as probabilities may underflow.
+    """
+    order = np.argsort(-values)
+    ordered = values[order]
+    ends = np.append(ordered[:-1] - ordered[1:] > equal, True)
+    tails = np.logaddexp.accumulate(log_mass[order])[ends]
+    tails = np.minimum(tails - tails[-1], 0.0)
+    log_tails = np.empty(len(order))
+    log_tails[order] = tails[np.cumsum(np.append(False, ends[:-1]))]
+    return log_tails, tails
 
 
-def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """For each outcome, the probability of a statistic at least as large; equal ones count together."""
-    order = np.argsort(-statistic)
-    ordered = statistic[order]
-    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
-    group = np.cumsum(np.append(False, ends[:-1]))
-    out = np.empty(len(statistic))
-    out[order] = np.cumsum(weight[order])[ends][group]
-    return out
+def _smallest(statistics: np.ndarray, log_mass: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """(N,) logs of the smallest weighted p-value of each outcome of the statistics (pairs, N)."""
+    equal = _EQUAL * statistics.max(axis=1)
+    found = [log_tails_of(one, log_mass, tie)[0] for one, tie in zip(statistics, equal, strict=True)]
+    return np.asarray(np.min(found - np.log(shares)[:, None], axis=0))
 
 
 def log_share(
@@ -135,10 +126,9 @@ def log_share(
     tail = int(extreme.sum())
     if log_tails is None or tail >= _BEYOND:
         return math.log(tail / count)
-    weight = np.full(count, 1.0 / count)
-    smallest = _smallest(statistics, weight, shares)
+    smallest = _smallest(statistics, np.full(count, -math.log(count)), shares)
     edge = np.partition(smallest, _BEYOND)[_BEYOND]
-    beyond = np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))
+    beyond = math.log(_BEYOND / count) - edge + np.min(log_tails - np.log(shares))
     return float(beyond + (math.log(tail / count) - beyond) * (tail - 1) / (_BEYOND - 1))
 
 
@@ -175,17 +165,5 @@ def _hypergeometric(n: int, drawn: int, marked: int) -> _Hypergeometric:
         + log_choose(np.array(n - marked), drawn - cells)
         - log_choose(np.array(n), np.array(drawn))
     )
-    mean = drawn * marked / n
-    log_tails, tails = tails_of_deviations(np.abs(cells - mean), log_mass)
+    log_tails, tails = log_tails_of(np.abs(n * cells - drawn * marked), log_mass)
     return _Hypergeometric(int(cells[0]), log_tails, gaps_between(tails))
-
-
-def tails_of_deviations(deviations: np.ndarray, log_mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) log probabilities of deviations at least as large as each of these, and the different tails, increasing."""
-    order = np.argsort(-deviations)
-    ordered = deviations[order]
-    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * ordered[0], True)
-    tails = np.minimum(np.logaddexp.accumulate(log_mass[order])[ends], 0.0)
-    log_tails = np.empty(len(order))
-    log_tails[order] = tails[np.cumsum(np.append(False, ends[:-1]))]
-    return log_tails, np.exp(tails)

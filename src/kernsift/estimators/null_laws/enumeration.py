@@ -106,19 +106,19 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
 def _over_tables(feature: ViewedFeature) -> Law:
     """All tables of the values by the cells with the observed margins."""
     own = feature if len(feature.joint) >= feature.joint.shape[1] else feature.transposed
-    tables, weight = _tables(tuple(own.counts.tolist()), tuple(own.joint.sum(axis=0).astype(int).tolist()))
+    tables, log_mass = _tables(tuple(own.counts.tolist()), tuple(own.joint.sum(axis=0).astype(int).tolist()))
     observed = int(np.flatnonzero((tables == own.joint[:, :-1].ravel()).all(axis=1))[0])
     # Both factors are centred, so that the rows of the last cell add up to minus those of the others.
     statistics = np.empty((len(own.factors), len(tables)))
     for pair, (factor, target) in enumerate(zip(own.factors, own.targets, strict=True)):
         products = factor[:, None, :, None] * (target[:, :-1] - target[:, -1:])[:, None, :]
         statistics[pair] = ((tables @ products.reshape(len(factor) * len(target), tables.shape[1]).T) ** 2).sum(axis=1)
-    return log_tail(statistics, weight, feature.weights, observed)
+    return log_tail(statistics, log_mass, feature.weights, observed)
 
 
 @lru_cache(maxsize=16)
 def _tables(counts: tuple[int, ...], cells: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """All tables (outcomes, V * (J - 1)) with these margins, without the last cell, and their probabilities."""
+    """All tables (outcomes, V * (J - 1)) with these margins, without the last cell, and their log probabilities."""
     tables, left, log_weight = np.zeros((1, 0), dtype=int), np.array([cells]), np.zeros(1)
     log_factorial = gammaln(np.arange(max(counts) + 1) + 1)
     for count in counts:
@@ -134,7 +134,7 @@ def _tables(counts: tuple[int, ...], cells: tuple[int, ...]) -> tuple[np.ndarray
         left[:, -1] -= rest
         log_weight = log_weight - log_factorial[rest]
     margins = gammaln(np.array(counts + cells) + 1).sum() - gammaln(sum(counts) + 1)
-    return tables.astype(float), np.exp(log_weight + margins)
+    return tables.astype(float), log_weight + margins
 
 
 def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[Law]:

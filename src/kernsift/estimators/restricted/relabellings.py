@@ -5,8 +5,8 @@ all relabellings of the units are few, or those in the strata in which a column 
 against two labels have a law in closed form, the sum of hypergeometric variables of the strata, which for pairs is
 McNemar's exact test. Columns in which few units differ from the commonest value get outcomes drawn at random, and with
 an unbounded kernel columns with outliers. So do columns whose rows have two values in few units, where T is the square
-of one sum of few shares, and columns with a small p-value where few units of a rare response are expected to meet a
-rare value.
+of one sum of few shares. With more units and two labels those with a small p-value do, as sums of units with equally
+many rows tie; and columns with a small p-value where few units of a rare response are expected to meet a rare value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernsift.estimators.null_laws.discrete_tails import (
     equal_outcomes,
     gaps_between,
     log_share,
-    tails_of_deviations,
+    log_tails_of,
 )
 from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
@@ -51,19 +51,28 @@ _PERMUTED, _AT_ONCE = 2**26, 2**21
 _TOGETHER = 2**7
 # The most units that differ from the commonest value or response and are drawn.
 _RARE = 2**8
+# The most units with two labels for which columns whose rows have two values get drawn relabellings of all units.
+_TWO_LABELS = 2**8
 # The most rows for which sums of hypergeometric variables are convolved.
 _CONVOLVED = 2**13
 
 
 class FewValues(NamedTuple):
-    """Which features (b,) of a block have two values, how many units differ from the commonest, where these are few.
+    """The values of b features of a block.
 
-    `differing` gives these units (N,) of one feature, or those that have the second of two values.
+    Attributes
+    ----------
+    two_valued : (b,) whether each unit has one of two values.
+    others : (b,) how many units differ from the commonest value.
+    few : (b,) where these are few.
+    of_two : (b,) whether rows have two values.
+    differing : the units (N,) of one feature that differ, or those that have the second of two values.
     """
 
     two_valued: np.ndarray
     others: np.ndarray
     few: np.ndarray
+    of_two: np.ndarray
     differing: Callable[[int], np.ndarray]
 
 
@@ -72,10 +81,11 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     counts = known.counts if counted is None else namespace(counted.counts).sum(counted.counts, axis=2)
     xp, b, n = namespace(counts), counts.shape[0], len(strata.order)
     common, largest = to_numpy(xp.argmax(counts, axis=1)), to_numpy(xp.max(counts, axis=1))
-    two_valued = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
+    of_two = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
     if counted is not None:
         others = n - largest
-        return FewValues(two_valued, others, others <= SPARSE, lambda place: counted.row_codes(place) != common[place])
+        few, codes = others <= SPARSE, counted.row_codes
+        return FewValues(of_two, others, few, of_two, lambda place: codes(place) != common[place])
     if known.joint is not None:
         at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
@@ -86,14 +96,13 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
             differing = np.array([np.bincount(rows.unit, own, rows.units)[: rows.units] for own in differing])
     else:
         nothing = np.zeros(b, dtype=bool)
-        return FewValues(nothing, np.full(b, n), nothing, lambda place: nothing)
+        return FewValues(nothing, np.full(b, n), nothing, nothing, lambda place: nothing)
     differing, sizes = differing[:, strata.order], rows.unit_sizes[strata.order]
     differs = differing > 0
     count = differs.sum(axis=1)
-    few = ((count <= SPARSE) & (2 * count <= n)) | (two_valued & (n <= FEW_ROWS))
-    # Units have two values where the rows of each have one.
-    two_valued &= ((differing == 0) | (differing == sizes)).all(axis=1)
-    return FewValues(two_valued, count, few, lambda place: differs[place])
+    few = ((count <= SPARSE) & (2 * count <= n)) | (of_two & (n <= FEW_ROWS))
+    two_valued = of_two & ((differing == 0) | (differing == sizes)).all(axis=1)
+    return FewValues(two_valued, count, few, of_two, lambda place: differs[place])
 
 
 def _diagonal_shares(factors: Array) -> np.ndarray:
@@ -216,10 +225,12 @@ class Relabellings:
             places = np.flatnonzero(varies & small_pvalue)
             varying[places] = self._varying(statistics, places)
         fewer = varying.any(axis=1) & (varying @ self._log_arrangements <= math.log(_MOST) + 1e-9)
-        known = values.few | two_classes | fewer | (every is not None)
         permuted = np.zeros(len(score), dtype=bool)
         if every is None and len(self._kinds) <= FEW_ROWS:
             permuted = varies & values.few & ~two_classes & ~fewer
+        elif every is None and self._table.shape[1] == 2 and len(self._kinds) <= _TWO_LABELS:
+            permuted = varies & small_pvalue & values.of_two & ~two_classes & ~fewer
+        known = values.few | two_classes | fewer | permuted | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
             permuted[carried(np.flatnonzero(varies & ~known), carried_by_few_rows)] = True
         for part in slices(0, int(permuted.sum()), _TOGETHER):
@@ -283,7 +294,7 @@ class Relabellings:
         mean = float((in_stratum * self._table[:, 1] / self._strata.sizes).sum())
         seen = int(marked[self._kinds == 1].sum()) - first
         with np.errstate(divide="ignore"):
-            log_tails, tails = tails_of_deviations(np.abs(cells - mean), np.log(law))
+            log_tails, tails = log_tails_of(np.abs(cells - mean), np.log(law))
         return float(log_tails[seen]), gaps_between(tails)
 
     def _drawn(
