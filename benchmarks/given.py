@@ -525,9 +525,9 @@ def record(part: str, given: argparse.Namespace) -> None:
     path, keys = given.folder / f"{part}.csv", ["case", "n", "p", "method"]
     if (given.only or given.tests != ",".join(TESTS)) and path.exists():
         means = pd.concat([pd.read_csv(path), means.round(4)]).drop_duplicates(keys, keep="last")
-        rows = dict.fromkeys((task.case, task.n, task.p) for task in _tasks(part, 8, TESTS))
+        cells = dict.fromkeys((task.case, task.n, task.p) for task in _tasks(part, 8, TESTS))
         methods = dict.fromkeys([*TESTS, *means.method])
-        place = {(*row, name): order for order, (row, name) in enumerate(product(rows, methods))}
+        place = {(*cell, name): order for order, (cell, name) in enumerate(product(cells, methods))}
         means = means.iloc[np.argsort([place[key] for key in zip(*(means[name] for name in keys), strict=True)])]
     means.round(4).to_csv(path, index=False)
     print(f"{part}: {len(rows)} figures in {time.perf_counter() - start:.0f} s", flush=True)
