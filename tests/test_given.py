@@ -15,7 +15,7 @@ from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.cli import main
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.regression import centred_within, fit_regression
-from kernsift.estimators.conditional.regression_terms import leading_directions, leading_pairs, splines
+from kernsift.estimators.conditional.regression_terms import leading_directions, leading_groups, splines
 from kernsift.estimators.conditional.remaining_dependence import RemainingDependence
 from kernsift.estimators.conditional.residual_statistics import (
     ResidualView,
@@ -423,8 +423,8 @@ def test_a_wave_along_two_of_ten_confounders_is_taken_out():
     assert (relate(X, wave + 0.7 * rng.normal(size=800), given=z, random_state=0).all_pvalues <= 0.05).mean() <= 0.25
     spread = rng.normal(size=(800, 1))
     with thread_limit(1):
-        assert leading_pairs(list(z.T[:, :, None]), spread, rng) == []
-        assert leading_pairs(list(z.T[:, :, None]), wave[:, None] + spread, rng)[0] == (0, 1)
+        assert leading_groups(list(z.T[:, :, None]), spread, rng) == []
+        assert leading_groups(list(z.T[:, :, None]), wave[:, None] + spread, rng)[0] == (0, 1)
 
 
 def test_two_tables_one_table_and_their_order(frame):
@@ -514,7 +514,7 @@ def test_what_the_regression_leaves_is_noted():
 
 def _remaining(rng, z, noise):
     """P-values of dependence on z (n,) that is left in pairs of residuals (2, n, m)."""
-    test = RemainingDependence.of(len(z), [z[:, None]], None, rng)
+    test = RemainingDependence.of(len(z), [z[:, None]], z[:, None], None, rng)
     return np.array([test.pvalue(np.array([[a @ s]]), a[:, None], s[:, None]) for a, s in noise.transpose(2, 0, 1)])
 
 
