@@ -108,9 +108,11 @@ class RemainingDependence(NamedTuple):
         if self.isolated is None:
             return 1.0
         a, s = self.leading(cross, feature, response)
-        sign, alone = np.sign(a @ s), self.isolated
+        alone = self.isolated
         own, variance = _correlation(a[alone], s[alone])
         others, others_variance = _correlation(a[~alone], s[~alone])
+        # The direction is that of the precision-weighted mean, which is uncorrelated with the difference.
+        sign = np.sign(own * others_variance + others * variance)
         if sign * others >= -ndtri(_EVIDENCE) * np.sqrt(others_variance):
             return 1.0
         score = sign * (own - others) / np.sqrt(max(variance + others_variance, 1e-300))
