@@ -562,7 +562,7 @@ def _isolated(rng, z, noise):
     """P-values of evidence from isolated rows alone in pairs of residuals (2, n, m), and which rows these are."""
     test = RemainingDependence.of(len(z), [z[:, None]], z[:, None], None, rng)
     pairs = noise.transpose(2, 0, 1)
-    pvalues = [test.isolated_pvalue(np.array([[a @ s]]), a[:, None], s[:, None]) for a, s in pairs]
+    pvalues = [test.isolated_pvalue(a[:, None], s[:, None]) for a, s in pairs]
     return np.array(pvalues), test.isolated
 
 
@@ -600,7 +600,7 @@ def test_rows_without_neighbours_far_away_are_not_isolated():
     ):
         test = RemainingDependence.of(300, [], z, None, rng)
         assert test.isolated is None
-        assert test.isolated_pvalue(np.ones((1, 1)), *np.ones((2, 300, 1))) == 1.0
+        assert test.isolated_pvalue(*np.ones((2, 300, 1))) == 1.0
 
 
 @pytest.mark.parametrize(("curve", "noted"), [(lambda z: np.sin(3 * z), True), (np.tanh, False)])

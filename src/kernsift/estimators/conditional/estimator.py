@@ -376,7 +376,7 @@ class _Measuring:
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
             given.remaining.pvalue(cross, feature_view.values, response_view.values),
-            given.remaining.isolated_pvalue(cross, feature_view.values, response_view.values),
+            given.remaining.isolated_pvalue(feature_view.values, response_view.values),
             cross[:DIRECTIONS, :RESPONSE_DIRECTIONS],
             statistics[best]._replace(products=_NONE, diagonal=_NONE, gram=_NONE),
             self.targets,

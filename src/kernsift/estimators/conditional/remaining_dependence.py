@@ -13,9 +13,9 @@ chance explains, the result carries a note with their names.
 
 Where z is rare, as in heavy tails, rows have no near neighbours: a curve that changes between one row and the next is
 neither taken out by a regression nor seen by Q, and nothing distinguishes it from a relation beyond z. So the
-correlation of a and s over isolated rows, whose neighbours are more than twice as far as those of the median row, is
-compared with that over the others. If it is larger, and the others alone are no evidence, a second note says
-where the evidence comes from. Where both are related beyond z in the same way everywhere, or not related, the two
+correlation of two residuals over isolated rows, whose neighbours are more than twice as far as those of the median row,
+is compared with that over the others. If it is larger, and the others alone are no evidence, a second note says where
+the evidence comes from. Where both are related beyond z in the same way everywhere, or not related, the two
 correlations are the same, whatever the spread.
 """
 
@@ -77,17 +77,13 @@ class RemainingDependence(NamedTuple):
                     weights.append((near + near.T) / (2.0 * count))
         return cls(rows, tuple(weights), _isolated(numbers[rows]))
 
-    def leading(self, cross: np.ndarray, feature: np.ndarray, response: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(m,) and (m,) residuals (n, p) and (n, q) along the leading singular vectors of their cross-covariance."""
-        left, _, right = np.linalg.svd(cross, full_matrices=False)
-        return feature[self.rows] @ left[:, 0], response[self.rows] @ right[0]
-
     def pvalue(self, cross: np.ndarray, feature: np.ndarray, response: np.ndarray) -> float:
         """P-value of what is left of the confounders in residuals (n, p) and (n, q) with the cross-covariance (p, q).
 
         It is the smallest for all weights, corrected.
         """
-        a, s = self.leading(cross, feature, response)
+        left, _, right = np.linalg.svd(cross, full_matrices=False)
+        a, s = feature[self.rows] @ left[:, 0], response[self.rows] @ right[0]
         covariance, pvalue = a @ s, 1.0
         for weights in self.weights:
             means = weights @ np.column_stack([a, s])
@@ -100,23 +96,25 @@ class RemainingDependence(NamedTuple):
                 pvalue = min(pvalue, 2 * len(self.weights) * float(ndtr(-min(scores))))
         return pvalue
 
-    def isolated_pvalue(self, cross: np.ndarray, feature: np.ndarray, response: np.ndarray) -> float:
-        """P-value of a larger correlation of the same residuals over isolated rows than over others.
+    def isolated_pvalue(self, feature: np.ndarray, response: np.ndarray) -> float:
+        """P-value of a larger correlation of residuals (n, p) and (n, q) over isolated rows than over others.
 
         It is 1 where the others are evidence by themselves.
         """
         if self.isolated is None:
             return 1.0
-        a, s = self.leading(cross, feature, response)
-        alone = self.isolated
-        own, variance = _correlation(a[alone], s[alone])
-        others, others_variance = _correlation(a[~alone], s[~alone])
-        # The direction is that of the precision-weighted mean, which is uncorrelated with the difference.
-        sign = np.sign(own * others_variance + others * variance)
-        if sign * others >= -ndtri(_EVIDENCE) * np.sqrt(others_variance):
+        r, s, alone = feature[self.rows], response[self.rows], self.isolated
+        own, variance = _correlations(r[alone], s[alone])
+        others, others_variance = _correlations(r[~alone], s[~alone])
+        # The mean weighted by precision is uncorrelated with the difference, so that its largest value and its sign can
+        # choose the directions. A covariance would choose those that are large where the spread is.
+        weight = np.sqrt(variance + others_variance)
+        mean = (own * others_variance + others * variance) / (weight * np.sqrt(variance * others_variance))
+        best = np.unravel_index(np.abs(mean).argmax(), mean.shape)
+        sign = np.sign(mean[best])
+        if sign * others[best] >= -ndtri(_EVIDENCE) * np.sqrt(others_variance[best]):
             return 1.0
-        score = sign * (own - others) / np.sqrt(max(variance + others_variance, 1e-300))
-        return float(stdtr(alone.sum() - 1, -score))
+        return float(stdtr(alone.sum() - 1, -sign * (own - others)[best] / weight[best]))
 
 
 def _isolated(numbers: np.ndarray) -> np.ndarray | None:
@@ -133,10 +131,10 @@ def _isolated(numbers: np.ndarray) -> np.ndarray | None:
     return mask if middle > 0 and mask.sum() >= _LEAST_ISOLATED else None
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """The correlation of residuals (n,), which are not centred, and its variance over random signs."""
-    scale = max(float((one @ one) * (other @ other)), 1e-300)
-    return float(one @ other) / np.sqrt(scale), float(one**2 @ other**2) / scale
+def _correlations(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(p, q) correlations of residuals (n, p) and (n, q), which are not centred, and their variances over signs."""
+    scale = np.maximum(np.multiply.outer((r**2).sum(axis=0), (s**2).sum(axis=0)), 1e-300)
+    return (r.T @ s) / np.sqrt(scale), np.maximum((r**2).T @ s**2 / scale, 1e-300)
 
 
 def _dependence_score(one: np.ndarray, other: np.ndarray, mean: np.ndarray, other_mean: np.ndarray) -> float:
