@@ -205,7 +205,7 @@ def test_large_integers_of_two_tables_are_not_rounded():
 def test_level_under_confounding(samples):
     """20 data sets of 8 features: p-values of one data set share the response, so each counts as one of about 2.
 
-    A note by chance about what is left of z needs a p-value of 0.01 / 8 or two of 0.01: one data set in 100.
+    A note by chance about what is left of z needs a p-value of 0.02 / 8 or two of 0.02: one data set in 50.
     """
     rejected, naive, warned = [], [], 0
     for seed in range(20):
