@@ -40,6 +40,8 @@ _NEIGHBOURS, _CHECKED_ROWS = (1, 4, 16, 64), 2**13
 _ISOLATED, _NEIGHBOUR, _LEAST_ISOLATED = 2.0, 5, 8
 # The level at which the other rows are evidence by themselves.
 _EVIDENCE = 0.05
+# The least variance of a correlation: below it the residuals are nonzero in different rows.
+_NO_VARIANCE = 1e-12
 
 
 class RemainingDependence(NamedTuple):
@@ -132,9 +134,15 @@ def _isolated(numbers: np.ndarray) -> np.ndarray | None:
 
 
 def _correlations(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(p, q) correlations of residuals (n, p) and (n, q), which are not centred, and their variances over signs."""
-    scale = np.maximum(np.multiply.outer((r**2).sum(axis=0), (s**2).sum(axis=0)), 1e-300)
-    return (r.T @ s) / np.sqrt(scale), np.maximum((r**2).T @ s**2 / scale, 1e-300)
+    """(p, q) correlations of residuals (n, p) and (n, q), which are not centred, and their variances over signs.
+
+    A residual without any variation has the correlation 0 and the variance 1.
+    """
+    scale = np.multiply.outer((r**2).sum(axis=0), (s**2).sum(axis=0))
+    varies = scale > 0
+    scale = np.where(varies, scale, 1.0)
+    variance = (r**2).T @ s**2 / scale
+    return (r.T @ s) / np.sqrt(scale), np.where(varies & (variance > _NO_VARIANCE), variance, 1.0)
 
 
 def _dependence_score(one: np.ndarray, other: np.ndarray, mean: np.ndarray, other_mean: np.ndarray) -> float:
