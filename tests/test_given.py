@@ -15,7 +15,7 @@ from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.cli import main
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.regression import centred_within, fit_regression
-from kernsift.estimators.conditional.regression_terms import leading_directions, leading_pairs, splines
+from kernsift.estimators.conditional.regression_terms import leading_directions, leading_groups, splines
 from kernsift.estimators.conditional.remaining_dependence import RemainingDependence
 from kernsift.estimators.conditional.residual_statistics import (
     ResidualView,
@@ -206,7 +206,7 @@ def test_large_integers_of_two_tables_are_not_rounded():
 def test_level_under_confounding(samples):
     """20 data sets of 8 features: p-values of one data set share the response, so each counts as one of about 2.
 
-    A note by chance about what is left of z needs a p-value of 0.01 / 8 or two of 0.01: one data set in 100.
+    A note by chance about what is left of z needs a p-value of 0.02 / 8 or two of 0.02: one data set in 50.
     """
     rejected, naive, warned = [], [], 0
     for seed in range(20):
@@ -424,8 +424,23 @@ def test_a_wave_along_two_of_ten_confounders_is_taken_out():
     assert (relate(X, wave + 0.7 * rng.normal(size=800), given=z, random_state=0).all_pvalues <= 0.05).mean() <= 0.25
     spread = rng.normal(size=(800, 1))
     with thread_limit(1):
-        assert leading_pairs(list(z.T[:, :, None]), spread, rng) == []
-        assert leading_pairs(list(z.T[:, :, None]), wave[:, None] + spread, rng)[0] == (0, 1)
+        assert leading_groups(list(z.T[:, :, None]), spread, rng) == []
+        assert leading_groups(list(z.T[:, :, None]), wave[:, None] + spread, rng)[0] == (0, 1)
+
+
+def test_a_wave_along_three_of_six_confounders_is_taken_out():
+    """Directions that are learned from all six miss it: without a search of three all p-values were at most 0.05.
+
+    The shares of data sets have a standard deviation of 0.05 about 0.04: the limit is that and more than four of them.
+    """
+    rng = np.random.default_rng(34)
+    z, weights = rng.normal(size=(800, 6)), np.array([1.2, -1.0, 0.8])
+    wave = np.sqrt(2) * np.sin(3 * z[:, [0, 2, 5]] @ weights)
+    X = wave[:, None] + 0.7 * rng.normal(size=(800, 20))
+    y = wave + 0.7 * rng.normal(size=800)
+    assert (relate(X, y, given=z, random_state=0).all_pvalues <= 0.05).mean() <= 0.25
+    with thread_limit(1):
+        assert leading_groups(list(z.T[:, :, None]), wave[:, None], rng, 3)[0] == (0, 2, 5)
 
 
 def test_two_tables_one_table_and_their_order(frame):
@@ -515,7 +530,7 @@ def test_what_the_regression_leaves_is_noted():
 
 def _remaining(rng, z, noise):
     """P-values of dependence on z (n,) that is left in pairs of residuals (2, n, m)."""
-    test = RemainingDependence.of(len(z), [z[:, None]], None, rng)
+    test = RemainingDependence.of(len(z), [z[:, None]], z[:, None], None, rng)
     return np.array([test.pvalue(np.array([[a @ s]]), a[:, None], s[:, None]) for a, s in noise.transpose(2, 0, 1)])
 
 
@@ -542,6 +557,64 @@ def test_remaining_dependence_is_found():
     z = rng.normal(size=300)
     noise = rng.normal(size=(2, 300, 200)) + np.sin(4.0 * z)[:, None] / np.sqrt(2.0)
     assert (_remaining(rng, z, noise) <= 0.01).mean() > 0.9
+
+
+def _isolated(rng, z, noise):
+    """P-values of evidence from isolated rows alone in pairs of residuals (2, n, m), and which rows these are."""
+    test = RemainingDependence.of(len(z), [z[:, None]], z[:, None], None, rng)
+    pairs = noise.transpose(2, 0, 1)
+    pvalues = [test.isolated_pvalue(a[:, None], s[:, None]) for a, s in pairs]
+    return np.array(pvalues), test.isolated
+
+
+@pytest.mark.parametrize("left", ["nothing", "relation", "curve"])
+@pytest.mark.parametrize("spread", [False, True])
+def test_evidence_from_isolated_rows_alone(left, spread):
+    """It is found where a curve of z changes from one rare row to the next, and not in relations beyond z.
+
+    Nor where the spread of both is three times as large in those rows. Of 400 p-values, which share the other
+    residuals, at most 0.05 and 2.33 standard errors are at most 0.05.
+    """
+    rng = np.random.default_rng(35)
+    z = rng.standard_t(1.5, size=300)
+    noise = rng.normal(size=(2, 300, 400))
+    if left == "relation":
+        noise[1] += 0.3 * noise[0]
+    _, isolated = _isolated(rng, z, noise[:, :, :1])
+    noise *= np.where(spread & isolated, 3.0, 1.0)[:, None]
+    if left == "curve":
+        noise += (isolated * noise.std(axis=(0, 2)) * rng.choice([-1.0, 1.0], 300))[:, None]
+    pvalues, isolated = _isolated(rng, z, noise)
+    assert 0.1 < isolated.mean() < 0.5
+    if left == "curve":
+        assert (pvalues <= 0.01).mean() > 0.9
+    else:
+        assert (pvalues <= 0.05).mean() <= 0.05 + 2.33 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_rows_without_neighbours_far_away_are_not_isolated():
+    rng = np.random.default_rng(36)
+    for z in (
+        rng.permutation(np.arange(300.0))[:, None],
+        rng.integers(4, size=(300, 1)).astype(float),
+        np.empty((300, 0)),
+    ):
+        test = RemainingDependence.of(300, [], z, None, rng)
+        assert test.isolated is None
+        assert test.isolated_pvalue(*np.ones((2, 300, 1))) == 1.0
+
+
+@pytest.mark.parametrize(("curve", "noted"), [(lambda z: np.sin(3 * z), True), (np.tanh, False)])
+def test_waves_in_the_tails_of_a_confounder_are_noted(curve, noted):
+    """With t(1.5) they were noted in 36 of 40 data sets, and curves that the regression follows in at most 3 of 40."""
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng([37, seed])
+        z = rng.standard_t(1.5, size=300)
+        both = curve(z)[:, None] / curve(z).std() + 0.7 * rng.normal(size=(300, 21))
+        notes = relate(both[:, 1:], both[:, 0], given=z, random_state=0).notes
+        found.append(any("values of given= are rare" in note for note in notes))
+    assert np.sum(found) >= 5 if noted else np.sum(found) <= 2
 
 
 def test_relations_beyond_the_confounders_are_not_noted():

@@ -220,7 +220,7 @@ def _residual_response(
     units, law_rows = regression.units, None
     if units is None and response.n > 2 * _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
-    remaining = RemainingDependence.of(response.n, regression.spaces, units, rng)
+    remaining = RemainingDependence.of(response.n, regression.spaces, regression.inputs, units, rng)
     return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, remaining)
 
 
@@ -376,6 +376,7 @@ class _Measuring:
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
             given.remaining.pvalue(cross, feature_view.values, response_view.values),
+            given.remaining.isolated_pvalue(feature_view.values, response_view.values),
             cross[:DIRECTIONS, :RESPONSE_DIRECTIONS],
             statistics[best]._replace(products=_NONE, diagonal=_NONE, gram=_NONE),
             self.targets,

@@ -57,7 +57,8 @@ def measure_conditional(
             note_untested(pooled.names, untested)
     assert isinstance(scores.cov, ResidualAlignment)
     if notes:
-        note_remaining_dependence(pooled.names, scores.cov.of_winners("remaining", 1.0))
+        doubts = (scores.cov.of_winners(name, 1.0) for name in ("remaining", "isolated"))
+        note_remaining_dependence(pooled.names, *doubts)
         known = scores.cov.varies | constant | untested
         if gone := [name for name, flat in zip(pooled.names, known, strict=True) if not flat]:
             add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")

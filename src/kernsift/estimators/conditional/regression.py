@@ -37,6 +37,7 @@ from kernsift.estimators.conditional.regression_terms import (
     splines,
     stacked_terms,
     terms_of,
+    triple_features,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
 from kernsift.estimators.conditional.thresholds import threshold_terms
@@ -58,7 +59,7 @@ _SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, "
 # The response is not predicted from leaves: these are where it happens to be high or low, and cross-validation does not
 # count that.
 _PREDICTING = (*_SMOOTH, {**_LINEAR, "splines": 1.0, "beyond": 1.0})
-_SEARCHED = {"predictions": 1.0, "pairs": 1.0}
+_SEARCHED = {"predictions": 1.0, "pairs": 1.0, "triples": 1.0}
 _MODELS = (
     *_SMOOTH,
     {**_LINEAR, **_SEARCHED},
@@ -87,6 +88,7 @@ class ConfounderRegression:
     basis: np.ndarray  # (n, Q) orthonormal columns, centred within strata
     models: tuple[_Model, ...]
     spaces: tuple[np.ndarray, ...]  # (n, q) places in which near rows have similar confounders
+    inputs: np.ndarray  # (n, q) standardised numbers, and indicators
     strata: np.ndarray | None = None  # (n,) codes of strata whose means are taken out first, not that of all rows
     units: np.ndarray | None = None  # (n,) codes of rows that belong together
     cross_fitted: CrossFitted | None = None
@@ -203,7 +205,7 @@ def fit_regression(
     if (count := terms["linear"].shape[1]) > (1.0 - _LEAST_FREEDOM) * n:
         raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
     spaces, inputs = tuple(space[rows] for space in shared.spaces), shared.inputs[rows]
-    fit = partial(_ridge_regression, spaces=spaces, strata=strata, units=units)
+    fit = partial(_ridge_regression, spaces=spaces, inputs=inputs, strata=strata, units=units)
     if spaces:
         leading = centred_within(targets[:, :_PREDICTED], strata)
         left = fit(terms, _ADDITIVE).residuals(leading, steps_below=0).values
@@ -214,6 +216,7 @@ def fit_regression(
         added = {
             "predictions": _predictions(fit(terms, _PREDICTING), leading, values),
             "pairs": pair_features(columns, left, apart, rng),
+            "triples": triple_features(columns, left, apart, rng) if len(columns) > 3 else [],
         }
         terms |= {name: centred_within(stacked_terms(parts, n), strata) for name, parts in added.items()}
     found = fit(terms, _MODELS)
@@ -241,6 +244,7 @@ def _ridge_regression(
     terms: dict[str, np.ndarray],
     models: Sequence[dict[str, float]],
     spaces: tuple[np.ndarray, ...],
+    inputs: np.ndarray,
     strata: np.ndarray | None,
     units: np.ndarray | None,
 ) -> ConfounderRegression:
@@ -251,7 +255,7 @@ def _ridge_regression(
     # Models that differ in terms without columns are the same.
     weights = dict.fromkeys(tuple(one.get(name, 0.0) for name in parts) for one in models if parts)
     smoothers = [_smoother(basis, triangle, np.repeat(one, counts), units) for one in weights]
-    return ConfounderRegression(basis, tuple(smoothers), spaces, strata, units)
+    return ConfounderRegression(basis, tuple(smoothers), spaces, inputs, strata, units)
 
 
 def _orthonormal(linear: np.ndarray, others: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

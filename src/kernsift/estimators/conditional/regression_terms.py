@@ -7,8 +7,10 @@ regression, whose own metric is that matrix after each iteration (Radhakrishnan 
 one combination of five confounders is found from few rows, which a kernel of five variables would not do. With u the
 first direction, products of its splines and of the columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z +
 ..., so that they take out what an error e of the direction leaves. Narrow kernels of the pairs of columns that explain
-most of what a sum of curves leaves: a wave along two of ten confounders is in none of the other terms. Features that
-miss different rows have terms in common, which are computed once.
+most of what a sum of curves leaves: a wave along two of ten confounders is in none of the other terms. For the three
+columns that explain most of it, splines of the directions along which it changes: among four or more, a wave along a
+combination of three is too fast for directions that are learned from all columns. Features that miss different rows
+have terms in common, which are computed once.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 _ROUND = 0.02
 # Rows from which on terms are in single precision.
 SINGLE = 2**14
-# Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
-# standardised statistic on.
-_MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
+# Pairs of confounders, and groups of three: the most that are searched, the neighbours of a row, how many are used, and
+# from which standardised statistic on, which is larger for three, as their directions are then learned as well.
+_MOST_GROUPS, _NEAR, _GROUPS_USED, _CLEAR, _VERY_CLEAR = 300, 8, 2, 3.0, 5.0
 
 
 def splines(values: np.ndarray, knots: int) -> np.ndarray:
@@ -214,39 +216,57 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     return Terms(terms, columns, (joint, metric), inputs)
 
 
+def triple_features(
+    columns: Sequence[np.ndarray], left: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """(n, m) splines of the directions of the three confounders that explain most of what is `left` (n, k)."""
+    found = leading_groups([part[rows] for part in columns], left[rows], rng, 3, _VERY_CLEAR)
+    parts = []
+    for group in found[:1]:
+        joint = np.hstack([columns[place] for place in group])
+        directions = leading_directions(joint[rows], left[rows], rng)
+        if directions is not None:
+            vectors, shares = directions
+            places = joint @ vectors[:, : min(int((shares > _LEAST_DIRECTION).sum()), _MOST_DIRECTIONS)]
+            parts += [np.column_stack([column, splines(column, KNOTS)]) for column in places.T]
+    return parts
+
+
 def pair_features(
     columns: Sequence[np.ndarray], left: np.ndarray, rows: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """(n, m) narrow kernels of the pairs of confounders that explain most of what is `left` (n, k) in some rows."""
     n = len(left)
     count = min(_NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
-    pairs = leading_pairs([part[rows] for part in columns], left[rows], rng)
+    pairs = leading_groups([part[rows] for part in columns], left[rows], rng)
     return [kernel_features(np.hstack([columns[i], columns[j]]), count, _NARROW, rng) for i, j in pairs]
 
 
-def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """The pairs of confounders, with places (n, q) of the rows, that explain most of what is `left` (n, k).
+def leading_groups(
+    parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator, size: int = 2, clear: float = _CLEAR
+) -> list[tuple[int, ...]]:
+    """The pairs of confounders, or groups of another `size`, that explain most of what is `left` (n, k).
 
-    The statistic is the sum over rows of `left` times its mean over the nearest rows in the pair; with k neighbours its
-    variance is at most 2 m / k for m rows, if `left` does not depend on the confounders and its squared variances add
-    up to 1.
+    `parts` are their places (n, q). The statistic is the sum over rows of `left` times its mean over the nearest rows
+    in the group, and must be more than `clear` standard deviations; with k neighbours its variance is at most 2 m / k
+    for m rows, if `left` does not depend on the confounders and its squared variances add up to 1.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    n, pairs = len(left), list(combinations(range(len(parts)), 2))
+    n, groups = len(left), list(combinations(range(len(parts)), size))
     rows = np.sort(rng.choice(n, min(n, _ROWS), replace=False))
-    if len(pairs) > _MOST_PAIRS or len(rows) < 8 * _NEAR:
+    if len(groups) > _MOST_GROUPS or len(rows) < 8 * _NEAR:
         return []
     own = left[rows] - left[rows].mean(axis=0)
     own = own / max(float(((own**2).mean(axis=0) ** 2).sum()), 1e-300) ** 0.25
-    found = np.zeros(len(pairs))
-    for place, (one, other) in enumerate(pairs):
-        space = np.hstack([parts[one][rows], parts[other][rows]])
+    found = np.zeros(len(groups))
+    for place, group in enumerate(groups):
+        space = np.hstack([parts[member][rows] for member in group])
         space = space + 1e-6 * rng.standard_normal(space.shape)
         near = NearestNeighbors(n_neighbors=_NEAR, algorithm="kd_tree").fit(space).kneighbors(return_distance=False)
         found[place] = (own * own[near].mean(axis=1)).sum() / np.sqrt(2.0 * len(rows) / _NEAR)
-    best = np.argsort(-found, kind="stable")[:_PAIRS_USED]
-    return [pairs[place] for place in best if found[place] > _CLEAR]
+    best = np.argsort(-found, kind="stable")[:_GROUPS_USED]
+    return [groups[place] for place in best if found[place] > clear]
 
 
 def stacked_terms(parts: list[np.ndarray], n: int) -> np.ndarray:

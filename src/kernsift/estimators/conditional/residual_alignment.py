@@ -71,7 +71,8 @@ class Winner(NamedTuple):
     """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
 
     `score` is that of all pairs together. `trace` and `square` are those of their Gram matrix there and of its square,
-    `remaining` is the p-value of what is left of the confounders in the residuals of both. `cross` (m, p) is the
+    `remaining` is the p-value of what is left of the confounders in the residuals of both, `isolated` that of evidence
+    from isolated rows alone. `cross` (m, p) is the
     cross-covariance with the leading directions of the response, `statistic` the T of the pair with its null moments,
     and `targets` (p, a) are the residuals of the response by view.
     """
@@ -84,6 +85,7 @@ class Winner(NamedTuple):
     square: float
     pair: Pair
     remaining: float
+    isolated: float
     cross: np.ndarray
     statistic: PairStatistic
     targets: dict[str, np.ndarray]
