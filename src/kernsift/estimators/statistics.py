@@ -328,7 +328,10 @@ def enumerated_scores(
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
     drawn = rare or (len(cells) > 2 and response.n <= SMALL_ROWS)
     small = (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher
-    few |= small & (drawn | few_tables(known.counts, cells))
+    if drawn:
+        few |= small
+    elif len(unknown := np.flatnonzero(small & ~few)):
+        few[unknown] = few_tables(take(known.counts, unknown, 0), cells)
     heavy, meet = np.zeros_like(few), np.zeros_like(few)
     for one in statistics:
         own, other = (diagonal_share(part, response.n) for part in (one.fitted.own, one.target.own))
