@@ -1065,6 +1065,13 @@ def test_numbers_of_a_text_are_read_to_the_last_digit(digits: int, tmp_path: Pat
     assert as_table(path).part(slice(0, 1))[:, 0].tolist() == list(map(float, cells))
 
 
+def test_long_numbers_in_the_first_line_are_read_to_the_last_digit(tmp_path: Path) -> None:
+    """Without names the first line has numbers, too."""
+    cells = [f"{value:.17g}" for value in np.random.default_rng(0).uniform(0.1, 1e3, 300)]
+    path = written(tmp_path, "t.csv", "\n".join([",".join(cells), ",".join(["0.5"] * 300)]).encode())
+    assert as_table(path).part(slice(0, 300))[0].tolist() == list(map(float, cells))
+
+
 def test_data_sets_of_files_are_read_by_the_readers_of_files(tmp_path: Path) -> None:
     """Groups of rows are read by themselves, whether a file is named or a part of a data set."""
     table = pa.table({"a": np.arange(10.0), "s": ["x", "y", None, "x", "x"] * 2, "k": ["u", "v"] * 5})

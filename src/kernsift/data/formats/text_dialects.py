@@ -130,6 +130,7 @@ class TextTable(NamedTuple):
                 dialect = _check_rows(lines if regular is None else islice(lines, _SAMPLE_ROWS), separator, name)
                 if regular is not None:
                     rows, spaces, short = regular
+                    short = short and dialect.named  # or else the first line has numbers as well
                     dialect = replace(dialect, rows=rows - dialect.named, spaces=spaces, short=short)
                 return cls(path, argument, encoding, dialect, size)
         except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing

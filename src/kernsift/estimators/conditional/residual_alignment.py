@@ -72,9 +72,8 @@ class Winner(NamedTuple):
 
     `score` is that of all pairs together. `trace` and `square` are those of their Gram matrix there and of its square,
     `remaining` is the p-value of what is left of the confounders in the residuals of both, `isolated` that of evidence
-    from isolated rows alone. `cross` (m, p) is the
-    cross-covariance with the leading directions of the response, `statistic` the T of the pair with its null moments,
-    and `targets` (p, a) are the residuals of the response by view.
+    from isolated rows alone. `cross` (m, p) is the cross-covariance with the leading directions of the response,
+    `statistic` the T of the pair with its null moments, and `targets` (p, a) are the residuals of the response by view.
     """
 
     feature: int
