@@ -25,6 +25,8 @@ from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, s
 
 # Rows per direction that is regressed on, at least.
 ROWS_PER_DIRECTION = 8
+# Effective number of rows at which their own weights count as much as equal ones in a scatter within the response.
+_EFFECTIVE_ROWS = 60.0
 # The least correlation of a follower, to which the second number over the rows is added; above the last it is a copy.
 _RELATED, _RELATED_ROWS, SAME = 0.05, 2.0, 1.0 - 1e-5
 # The most features that follow the path of one.
@@ -46,6 +48,27 @@ def may_follow(features: np.ndarray, correlations: np.ndarray, rows: int) -> np.
     follows = (correlations > related(rows)) & (correlations < SAME)
     follows[features, np.arange(len(features))] = False
     return np.asarray(follows)
+
+
+def row_weights(weights: Array) -> Array:
+    """Weights of rows, shrunk towards their mean where few rows have most of the total.
+
+    With `m = sum(w)^2 / sum(w^2)` effective rows a regression with these weights has the noise of `m` rows, and of two
+    samples of 3 and 100 rows `m` is 3. Equal weights use all rows, and lead to the same regression where the dependence
+    of features does not vary with the response. The mean is weighted with `1 / (1 + m / 60)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> row_weights(np.array([0.81] * 10 + [0.01] * 90))[[0, -1]].round(3)
+    array([0.213, 0.076])
+    """
+    xp = namespace(weights)
+    total, squares = xp.sum(weights), xp.sum(weights * weights)
+    # A constant response has no weights.
+    own = total * total / xp.where(squares > 0, squares, xp.ones_like(squares))
+    share = own / (own + _EFFECTIVE_ROWS)
+    return share * weights + (1.0 - share) * xp.mean(weights)
 
 
 def followers_of(feature: int, scores: np.ndarray, correlations: np.ndarray, follows: np.ndarray) -> np.ndarray:
@@ -174,10 +197,11 @@ class ScorePaths:
             fitted = fitted * (rows / found.counts)[:, None, None]
             residual = (chosen - fitted @ target) * found.present[:, None, :]
         # A row contributes to the variance of a cross-covariance by the distance of its response from the mean.
-        distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
-        weighted = residual * distance[:, None, :]
+        distances = {name: row_weights(xp.sum(part * part, axis=0)) for name, part in views.items()}
+        weights_of = xp.stack([distances[name] for name in targets])[:, None, :]
+        weighted = residual * weights_of
         own = _product(weighted, residual)
-        whole = to_numpy(xp.sum(chosen * chosen * distance[:, None, :], axis=(1, 2))).astype(float)
+        whole = to_numpy(xp.sum(chosen * chosen * weights_of, axis=(1, 2))).astype(float)
         own += (RIDGE * whole + 1e-300)[:, None, None] * np.eye(own.shape[1])
         steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
         between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
