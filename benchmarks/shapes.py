@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import ndtri
 
 Size = tuple[int, int]
-Response = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndarray]]
-Samples = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndarray]]
+Draw = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndarray]]
+"""Feature and response, or the two samples, given the size (n, trials) and the amplitude."""
 
 
 class Trials(NamedTuple):
@@ -34,7 +34,7 @@ class Shape:
 
     name: str  # the formula or description that the tables show
     question: str  # "numeric" for a numeric response, "samples" for two samples
-    sample: Response | Samples  # draws x and y, or the two samples, given the size (n, trials) and the amplitude
+    sample: Draw
     amplitudes: Mapping[int, float]  # the amplitude for each n
     monotone: bool = False  # whether the response increases with the feature, or one sample is stochastically larger
     # Whether it is one of the shapes with skewed or heavy-tailed columns that the page shows by themselves.
@@ -51,29 +51,19 @@ class Shape:
 # --- a numeric response -----------------------------------------------------------------------------------------------
 
 
-def _regression(mean: Callable[[np.ndarray], np.ndarray]) -> Response:
-    """y = amplitude * mean(x) + noise, both standard normal."""
+def _of_normal(response: Callable[[np.random.Generator, np.ndarray, float], np.ndarray]) -> Draw:
+    """A standard normal feature x, and a response drawn from x and the amplitude."""
 
     def sample(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
         x = rng.standard_normal(size)
-        return x, amplitude * mean(x) + rng.standard_normal(size)
+        return x, response(rng, x, amplitude)
 
     return sample
 
 
-def _line_heavy(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.standard_normal(size)
-    return x, amplitude * x + rng.standard_t(3.0, size)
-
-
-def _spread_response(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.standard_normal(size)
-    return x, np.exp(amplitude * x) * rng.standard_normal(size)
-
-
-def _line_spread(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.standard_normal(size)
-    return x, amplitude * x + np.exp(amplitude * x) * rng.standard_normal(size)
+def _regression(mean: Callable[[np.ndarray], np.ndarray]) -> Draw:
+    """y = amplitude * mean(x) + noise, both standard normal."""
+    return _of_normal(lambda rng, x, a: a * mean(x) + rng.standard_normal(x.shape))
 
 
 def _logarithms(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
@@ -81,19 +71,9 @@ def _logarithms(rng: np.random.Generator, size: Size, amplitude: float) -> tuple
     return np.exp(1.5 * x), np.exp(1.5 * (amplitude * x + rng.standard_normal(size)))
 
 
-def _cauchy_noise(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.standard_normal(size)
-    return x, amplitude * x + rng.standard_cauchy(size)
-
-
 def _mostly_zero(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
     x = np.where(rng.random(size) < 0.6, 0.0, rng.exponential(size=size))
     return x, amplitude * x + rng.standard_normal(size)
-
-
-def _product(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.standard_normal(size)
-    return x, np.exp(amplitude * x) * rng.exponential(size=size)
 
 
 def _circle(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
@@ -111,10 +91,15 @@ def _checkerboard(rng: np.random.Generator, size: Size, amplitude: float) -> tup
     return x, np.where(move, (y + 1.0) % 4.0, y)
 
 
+_LINE_HEAVY = _of_normal(lambda rng, x, a: a * x + rng.standard_t(3.0, x.shape))
+_LINE_SPREAD = _of_normal(lambda rng, x, a: a * x + np.exp(a * x) * rng.standard_normal(x.shape))
+_SPREAD = _of_normal(lambda rng, x, a: np.exp(a * x) * rng.standard_normal(x.shape))
+_CAUCHY_NOISE = _of_normal(lambda rng, x, a: a * x + rng.standard_cauchy(x.shape))
+_PRODUCT = _of_normal(lambda rng, x, a: np.exp(a * x) * rng.exponential(size=x.shape))
 _SLOPES = {60: 0.33, 200: 0.18, 1000: 0.08}
 NUMERIC = (
     Shape("line: a x + normal", "numeric", _regression(lambda x: x), {60: 0.33, 200: 0.2, 1000: 0.08}, True),
-    Shape("line, heavy tails: a x + t(3)", "numeric", _line_heavy, {60: 0.43, 200: 0.25, 1000: 0.1}, True),
+    Shape("line, heavy tails: a x + t(3)", "numeric", _LINE_HEAVY, {60: 0.43, 200: 0.25, 1000: 0.1}, True),
     Shape("exponential: a exp(x) + normal", "numeric", _regression(np.exp), {60: 0.2, 200: 0.12, 1000: 0.05}, True),
     Shape(
         "step: a [x > 0] + normal",
@@ -123,16 +108,16 @@ NUMERIC = (
         {60: 0.8, 200: 0.4, 1000: 0.18},
         True,
     ),
-    Shape("line and spread: a x + exp(a x) normal", "numeric", _line_spread, {60: 0.33, 200: 0.16, 1000: 0.07}, True),
+    Shape("line and spread: a x + exp(a x) normal", "numeric", _LINE_SPREAD, {60: 0.33, 200: 0.16, 1000: 0.07}, True),
     Shape("square: a x² + normal", "numeric", _regression(np.square), {60: 0.45, 200: 0.18, 1000: 0.1}),
     Shape(
         "wave: a sin(3x) + normal", "numeric", _regression(lambda x: np.sin(3 * x)), {60: 1.0, 200: 0.45, 1000: 0.25}
     ),
-    Shape("spread: exp(a x) normal", "numeric", _spread_response, {60: 0.45, 200: 0.25, 1000: 0.1}),
+    Shape("spread: exp(a x) normal", "numeric", _SPREAD, {60: 0.45, 200: 0.25, 1000: 0.1}),
     Shape("circle: a (cos t, sin t) + normal", "numeric", _circle, {60: 4.0, 200: 2.7, 1000: 1.7}),
     Shape("checkerboard, share a", "numeric", _checkerboard, {60: 0.85, 200: 0.5, 1000: 0.3}),
     Shape("line of logarithms: log y = a log x + normal", "numeric", _logarithms, _SLOPES, True, True),
-    Shape("line, Cauchy noise: a x + Cauchy", "numeric", _cauchy_noise, {60: 0.75, 200: 0.4, 1000: 0.17}, True, True),
+    Shape("line, Cauchy noise: a x + Cauchy", "numeric", _CAUCHY_NOISE, {60: 0.75, 200: 0.4, 1000: 0.17}, True, True),
     Shape(
         "line of zeros: a x + normal, x mostly 0",
         "numeric",
@@ -141,22 +126,34 @@ NUMERIC = (
         True,
         True,
     ),
-    Shape("product: exp(a x) exponential", "numeric", _product, _SLOPES, True, True),
+    Shape("product: exp(a x) exponential", "numeric", _PRODUCT, _SLOPES, True, True),
 )
 
 # --- two samples ------------------------------------------------------------------------------------------------------
 
 
-def _normal_against(second: Callable[[np.random.Generator, Size, float], np.ndarray]) -> Samples:
+def _shifted(law: str) -> Draw:
+    """Two samples of a law of `numpy.random.Generator`, the second one shifted by the amplitude."""
+
+    def samples(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+        draw = getattr(rng, law)
+        return draw(size=size), draw(size=size) + amplitude
+
+    return samples
+
+
+def _scaled(law: str) -> Draw:
+    """Two samples of a law of `numpy.random.Generator`, the second one times exp(amplitude)."""
+
+    def samples(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+        draw = getattr(rng, law)
+        return draw(size=size), np.exp(amplitude) * draw(size=size)
+
+    return samples
+
+
+def _normal_against(second: Callable[[np.random.Generator, Size, float], np.ndarray]) -> Draw:
     return lambda rng, size, amplitude: (rng.standard_normal(size), second(rng, size, amplitude))
-
-
-def _shift(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
-    return rng.standard_normal(size) + amplitude
-
-
-def _spread(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
-    return np.exp(amplitude) * rng.standard_normal(size)
 
 
 def _tails(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
@@ -201,37 +198,21 @@ def _counts(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.
     return rng.poisson(2.0, size).astype(float), rng.poisson(2.0 * (1.0 + amplitude), size).astype(float)
 
 
-def _cauchy(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    return rng.standard_cauchy(size), rng.standard_cauchy(size) + amplitude
-
-
-def _laplace(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    return rng.laplace(size=size), rng.laplace(size=size) + amplitude
-
-
-def _laplace_spread(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    return rng.laplace(size=size), np.exp(amplitude) * rng.laplace(size=size)
-
-
-def _exponential(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
-    return rng.exponential(size=size), np.exp(amplitude) * rng.exponential(size=size)
-
-
 _FACTORS = {60: 0.45, 200: 0.25, 1000: 0.11}
 SAMPLES = (
-    Shape("shift: normal + a", "samples", _normal_against(_shift), {60: 0.45, 200: 0.25, 1000: 0.11}, True),
-    Shape("Cauchy shift: Cauchy + a", "samples", _cauchy, {60: 0.8, 200: 0.4, 1000: 0.18}, True),
-    Shape("lognormal scale: exp(normal + a)", "samples", _lognormal, {60: 0.45, 200: 0.25, 1000: 0.11}, True),
+    Shape("shift: normal + a", "samples", _shifted("standard_normal"), _FACTORS, True),
+    Shape("Cauchy shift: Cauchy + a", "samples", _shifted("standard_cauchy"), {60: 0.8, 200: 0.4, 1000: 0.18}, True),
+    Shape("lognormal scale: exp(normal + a)", "samples", _lognormal, _FACTORS, True),
     Shape("zeros, a more of them", "samples", _zeros, {60: 0.22, 200: 0.13, 1000: 0.055}, True),
     Shape("counts: Poisson(2 + 2a)", "samples", _counts, {60: 0.33, 200: 0.18, 1000: 0.09}, True),
-    Shape("spread: exp(a) normal", "samples", _normal_against(_spread), {60: 0.4, 200: 0.2, 1000: 0.09}),
+    Shape("spread: exp(a) normal", "samples", _scaled("standard_normal"), {60: 0.4, 200: 0.2, 1000: 0.09}),
     Shape("tails: normal to the power 1 + a", "samples", _normal_against(_tails), {60: 0.8, 200: 0.4, 1000: 0.18}),
     Shape("modes: normal around -a and a", "samples", _normal_against(_modes), {60: 0.93, 200: 0.9, 1000: 0.8}),
     Shape("skew: gamma, skewness 2a", "samples", _normal_against(_skew), {60: 1.0, 200: 0.65, 1000: 0.35}),
     Shape("cluster: a share a around 4", "samples", _normal_against(_cluster), {60: 0.12, 200: 0.05, 1000: 0.02}),
-    Shape("Laplace shift: Laplace + a", "samples", _laplace, {60: 0.55, 200: 0.3, 1000: 0.13}, True, True),
-    Shape("exponential scale: exp(a) exponential", "samples", _exponential, _FACTORS, True, True),
-    Shape("Laplace spread: exp(a) Laplace", "samples", _laplace_spread, _FACTORS, False, True),
+    Shape("Laplace shift: Laplace + a", "samples", _shifted("laplace"), {60: 0.55, 200: 0.3, 1000: 0.13}, True, True),
+    Shape("exponential scale: exp(a) exponential", "samples", _scaled("exponential"), _FACTORS, True, True),
+    Shape("Laplace spread: exp(a) Laplace", "samples", _scaled("laplace"), _FACTORS, False, True),
 )
 
 SHAPES = {f"{shape.question}: {shape.name}": shape for shape in (*NUMERIC, *SAMPLES)}
