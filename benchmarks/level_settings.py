@@ -31,20 +31,14 @@ class Setting:
     calls: int  # how many calls the full study makes
 
 
-def _all(result: Result, d: int) -> np.ndarray:
-    """The p-values in the order of the columns."""
-    pvalues = np.ones(d)
-    pvalues[result.selected] = result.pvalues
-    return pvalues
-
-
-def compare_pvalues(x: np.ndarray, first: int, **settings: Any) -> np.ndarray:
+def compare_pvalues(x: np.ndarray, first: int, seed: int = 0, **settings: Any) -> np.ndarray:
     """Of all columns, the first sample being the first rows."""
-    return _all(compare(x[:first], x[first:], k=None, correction=None, **{"random_state": 0} | settings), x.shape[1])
+    return np.asarray(compare(x[:first], x[first:], correction=None, random_state=seed, **settings).all_pvalues)
 
 
-def relate_pvalues(x: np.ndarray, y: np.ndarray, response: str, seed: int = 0) -> np.ndarray:
-    return _all(relate(x, y, k=None, correction=None, response=response, random_state=seed), x.shape[1])
+def relate_pvalues(x: np.ndarray, y: np.ndarray, response: str = "auto", seed: int = 0) -> np.ndarray:
+    """Of all columns."""
+    return np.asarray(relate(x, y, correction=None, response=response, random_state=seed).all_pvalues)
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
@@ -100,7 +94,7 @@ _RESPONSE_COLUMNS = 20
 
 def _samples(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
     x = law(rng, (sum(sizes), _COLUMNS))
-    return {"": compare_pvalues(x, sizes[0], random_state=int(rng.integers(2**32)))}
+    return {"": compare_pvalues(x, sizes[0], int(rng.integers(2**32)))}
 
 
 def _classes(law: Law, sizes: tuple[int, ...], rng: np.random.Generator) -> Pvalues:
@@ -119,21 +113,19 @@ def _groups(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalu
     """Groups of two columns."""
     x = law(rng, (sum(sizes), 2 * _COLUMNS))
     groups = {f"{place}": [2 * place, 2 * place + 1] for place in range(_COLUMNS)}
-    found = compare(x[: sizes[0]], x[sizes[0] :], groups=groups, k=None, correction=None, random_state=0)
-    return {"": np.asarray(found.all_pvalues)}
+    return {"": compare_pvalues(x, sizes[0], groups=groups)}
 
 
 def _data_set(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
     x = law(rng, (sum(sizes), 1))
-    found = screen(x[: sizes[0]], {"candidate": x[sizes[0] :]}, k=None, correction=None, random_state=0)
+    found = screen(x[: sizes[0]], {"candidate": x[sizes[0] :]}, correction=None, random_state=0)
     return {"": np.asarray(found.all_pvalues)}
 
 
 def _several_columns(law: Law, response: Law, n: int, rng: np.random.Generator) -> Pvalues:
     """A response of two columns."""
     x, y = law(rng, (n, _RESPONSE_COLUMNS)), response(rng, (n, 2))
-    found = relate(x, y, k=None, correction=None, random_state=0)
-    return {"": np.asarray(found.all_pvalues)}
+    return {"": relate_pvalues(x, y)}
 
 
 def _rare_response(nonzero: int, n: int, rng: np.random.Generator) -> Pvalues:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import peer_pvalues
+from level_settings import relate_pvalues
 from peers import bh
 from regret import OWN, own_pvalues
 from shapes import Trials
@@ -203,11 +204,4 @@ def _pvalues(method: str, x: np.ndarray, y: np.ndarray, numeric: bool) -> np.nda
 
 def own_pvalues_of_table(x: np.ndarray, y: np.ndarray, numeric: bool) -> np.ndarray:
     """kernsift's p-values of all columns, from one call."""
-    from kernsift import relate
-
-    if not numeric:
-        return own_pvalues(Trials(x, y))
-    result = relate(x, y, response="numeric", k=None, correction=None, random_state=0)
-    pvalues = np.empty(x.shape[1])
-    pvalues[result.selected] = result.pvalues
-    return pvalues
+    return relate_pvalues(x, y, "numeric") if numeric else own_pvalues(Trials(x, y))

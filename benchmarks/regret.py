@@ -29,17 +29,13 @@ _COLUMNS = 50
 
 def own_pvalues(trials: Trials, **settings: Any) -> np.ndarray:
     """The p-values of `compare` or `relate`, one a trial, each with its own feature and no correction."""
-    settings = {"k": None, "correction": None, "random_state": 0} | settings
+    settings = {"correction": None, "random_state": 0} | settings
     x, y = trials
     if y.ndim == 2:
         columns = range(x.shape[1])
         return np.array([relate(x[:, [j]], y[:, j], response="numeric", **settings).pvalues[0] for j in columns])
-    pvalues = np.empty(x.shape[1])
-    for first in range(0, x.shape[1], _COLUMNS):
-        columns = slice(first, first + _COLUMNS)
-        result = compare(x[y == 0, columns], x[y == 1, columns], **settings)
-        pvalues[columns][result.selected] = result.pvalues
-    return pvalues
+    parts = [x[:, first : first + _COLUMNS] for first in range(0, x.shape[1], _COLUMNS)]
+    return np.concatenate([compare(part[y == 0], part[y == 1], **settings).all_pvalues for part in parts])
 
 
 def methods_of(shape: Shape, n: int) -> list[str]:
