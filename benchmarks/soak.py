@@ -21,16 +21,16 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measure import memory_of
+from scipy.stats import linregress
 
 from kernsift import CalibrationWarning, InputError, Multiscale, SelectMMD, compare, relate, screen
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _SAMPLES = 240
 _WARM = 0.2
 # Growth an hour, in MB, that an allocator may keep for later.
@@ -47,9 +47,8 @@ class Reading(NamedTuple):
 
 
 def read(start: float) -> Reading:
-    memory = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 2**20
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    return Reading(time.monotonic() - start, memory, threads, len(list(Path("/proc/self/fd").iterdir())))
+    threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+    return Reading(time.monotonic() - start, memory_of(os.getpid()) / 2**20, threads, files)
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -147,11 +146,8 @@ def soak(minutes: float, threads: int) -> tuple[list[Reading], int, set[int]]:
 def trend(readings: list[Reading]) -> tuple[float, float]:
     """MB an hour and its standard error, from the means of ten stretches: neighbouring readings are much alike."""
     stretches = np.array_split(np.array([[one.seconds / 3600, one.memory] for one in readings]), 10)
-    x, y = np.array([stretch.mean(axis=0) for stretch in stretches]).T
-    x = x - x.mean()
-    slope = float((x * y).sum() / (x**2).sum())
-    left = y - y.mean() - slope * x
-    return slope, float(np.sqrt((left**2).sum() / (len(x) - 2) / (x**2).sum()))
+    line = linregress(*np.array([stretch.mean(axis=0) for stretch in stretches]).T)
+    return float(line.slope), float(line.stderr)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -167,12 +163,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     slope, error = trend(warm)
     hours = (warm[-1].seconds - warm[0].seconds) / 3600
-    first, last = warm[: len(warm) // 2], warm[len(warm) // 2 :]
+    # Pools of threads come and go with the calls: what counts is how many are usual.
+    first, last = (np.median(half, axis=0) for half in (warm[: len(warm) // 2], warm[len(warm) // 2 :]))
     grown = {
         "memory": slope > 3 * error and slope * hours > _NOTHING * max(hours, 0.1),
-        # Pools of threads come and go with the calls: what counts is how many are usual.
-        "threads": np.median([one.threads for one in last]) > np.median([one.threads for one in first]) + 1,
-        "files": np.median([one.files for one in last]) > np.median([one.files for one in first]),
+        "threads": last[2] > first[2] + 1,
+        "files": last[3] > first[3],
     }
     print(
         f"{counted} calls in {readings[-1].seconds / 60:.1f} minutes on {given.threads} thread(s)\n"
