@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,13 +52,17 @@ class Figures:
         line = self.by_key.get((row, method, quantity))
         return float("nan") if line is None else line.error
 
-    def shown(self, row: str, method: str, quantity: str, digits: int = 3) -> str:
+    def means(self, row: str, quantity: str, methods: Iterable[str]) -> dict[str, float]:
+        """The means of those methods that have one."""
+        found = {method: self.mean(row, method, quantity) for method in methods}
+        return {method: mean for method, mean in found.items() if not math.isnan(mean)}
+
+    def shown(self, row: str, method: str, quantity: str) -> str:
         """Mean and standard error; a dash where nothing was counted."""
-        mean = self.mean(row, method, quantity)
-        if mean != mean:
+        mean, error = self.mean(row, method, quantity), self.error(row, method, quantity)
+        if math.isnan(mean):
             return "–"
-        error = self.error(row, method, quantity)
-        return f"{mean:.{digits}f}" + ("" if error != error else f" ± {error:.{digits}f}")
+        return f"{mean:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
 # --- plots ------------------------------------------------------------------------------------------------------------
@@ -80,22 +85,19 @@ _OWN_COLOURS = ["#0b3c6f", "#1b6ca8", "#5aa2d6", "#9cc8ea"]
 _OTHER_COLOURS = ["#d95f02", "#7570b3", "#66a61e", "#e7298a", "#a6761d", "#666666", "#e6ab02", "#1f9e9e"]
 
 
-def power_plot(
-    path: Path, groups: Sequence[tuple[Figures, Sequence[str]]], quantity: str, own: int, label: str
-) -> None:
+def power_plot(path: Path, own: tuple[Figures, Sequence[str]], peers: tuple[Figures, Sequence[str]]) -> None:
     """A line of the plot for each row, a marker for each method, with two standard errors either side.
 
-    The first `own` methods are the library's.
+    `own` and `peers` are the figures and the methods of the library and of other packages.
     """
-    rows = groups[0][0].names("row")
-    methods = [(figures, method) for figures, names in groups for method in names]
-    colours = [*_OWN_COLOURS[:own], *_OTHER_COLOURS]
+    rows = own[0].names("row")
+    methods = [(figures, method) for figures, names in (own, peers) for method in names]
+    colours = [*_OWN_COLOURS[: len(own[1])], *_OTHER_COLOURS]
     canvas, axes = axes_of(0.9 + 0.55 * len(rows))
     for number, (figures, method) in enumerate(methods):
         shift = 0.55 * (number / max(len(methods) - 1, 1) - 0.5)
-        known = [
-            line for row in rows if (line := figures.by_key.get((row, method, quantity))) and line.mean == line.mean
-        ]
+        lines = [figures.by_key.get((row, method, "tpr")) for row in rows]
+        known = [line for line in lines if line is not None and not math.isnan(line.mean)]
         if known:
             axes.errorbar(
                 [line.mean for line in known],
@@ -110,6 +112,6 @@ def power_plot(
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(-0.03, 1.03)
-    axes.set_xlabel(label)
+    axes.set_xlabel("share of the ten true features found (± 2 standard errors)")
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     canvas.savefig(path, dpi=130)

@@ -91,5 +91,4 @@ def write_page(folder: Path) -> None:
     fill(folder.parent / "power.md", parts)
     if own.lines:
         shown = [name for name in peers.names("method") if "q=0.05" not in name]
-        groups = [(own, own.names("method")[:3]), (peers, shown)]
-        power_plot(folder / "bh.png", groups, "tpr", 3, "share of the ten true features found (± 2 standard errors)")
+        power_plot(folder / "bh.png", (own, own.names("method")[:3]), (peers, shown))

@@ -34,7 +34,7 @@ class Row:
 
     @property
     def best(self) -> str:
-        return max(self.peers, key=lambda name: self.peers[name])
+        return max(self.peers, key=self.peers.__getitem__)
 
     @property
     def regret(self) -> float:
@@ -43,13 +43,12 @@ class Row:
 
 def rows_of(figures: Figures) -> list[Row]:
     """The rows for which kernsift and another test have figures."""
-    rows = []
+    rows, methods = [], figures.names("method")
     for key, shape in SHAPES.items():
         for n in ROWS:
             name = f"{key}, n={n}"
-            known = {method: figures.mean(name, method, "power") for method in figures.names("method")}
-            known = {method: value for method, value in known.items() if value == value}
-            if OWN in known and len(known.keys() - {OWN, _SLOW}) > 0:
+            known = figures.means(name, "power", methods)
+            if OWN in known and known.keys() - {OWN, _SLOW}:
                 rows.append(Row(shape, n, known, figures.error(name, OWN, "power")))
     return rows
 
@@ -103,17 +102,14 @@ def _means_table(rows: Sequence[Row]) -> str:
 
 def _slow_sentence(figures: Figures) -> str:
     """Where MGC, which has few trials, is ahead of kernsift on the same trials."""
-    rows = [
-        name for name in figures.names("row") if figures.mean(name, _SLOW, "lead") == figures.mean(name, _SLOW, "lead")
-    ]
-    if not rows:
+    leads = [line for line in figures.lines if (line.method, line.quantity) == (_SLOW, "lead")]
+    if not leads:
         return ""
-    leads = {name: (figures.mean(name, _SLOW, "lead"), figures.error(name, _SLOW, "lead")) for name in rows}
-    ahead = [f"{name} ({lead:+.2f} ± {error:.2f})" for name, (lead, error) in leads.items() if lead > 2 * error > 0]
-    mean = np.mean([lead for lead, _ in leads.values()])
+    ahead = [f"{one.row} ({one.mean:+.2f} ± {one.error:.2f})" for one in leads if one.mean > 2 * one.error > 0]
+    mean = np.mean([one.mean for one in leads])
     said = "; ".join(ahead) if ahead else "no shape"
-    trials = figures.by_key[rows[0], _SLOW, "lead"].trials
-    sizes = " and ".join(dict.fromkeys(name.rpartition("n=")[2] for name in rows))
+    trials = leads[0].trials
+    sizes = " and ".join(dict.fromkeys(one.row.rpartition("n=")[2] for one in leads))
     return (
         f"MGC has {trials} trials at n = {sizes} and is left out of the regrets. On the same trials its power less\n"
         f"that of kernsift is {mean:+.2f} on average; it is ahead by more than two standard errors on {said}."
@@ -124,17 +120,10 @@ def _levels_table(levels: Figures) -> str:
     """Smallest and largest rejection rate of each test over the shapes' nulls."""
     body = []
     for method in levels.names("method"):
-        found = [
-            (levels.mean(row, method, "power"), levels.error(row, method, "power"), row)
-            for row in levels.names("row")
-            if levels.mean(row, method, "power") == levels.mean(row, method, "power")
-        ]
-        if not found:
-            continue
-        rates = [rate for rate, _, _ in found]
-        top = max(found)
-        where = top[2].partition(", n=")[0]
-        body.append([method, f"{np.mean(rates):.3f}", f"{min(rates):.3f}", f"{top[0]:.3f} ± {top[1]:.3f}", where])
+        found = [line for line in levels.lines if (line.method, line.quantity) == (method, "power")]
+        rates, top = [line.mean for line in found], max(found, key=lambda line: (line.mean, line.error, line.row))
+        where = top.row.partition(", n=")[0]
+        body.append([method, f"{np.mean(rates):.3f}", f"{min(rates):.3f}", f"{top.mean:.3f} ± {top.error:.3f}", where])
     return table(["test", "mean level", "lowest", "highest", "of"], body)
 
 
@@ -206,14 +195,15 @@ def categories_parts(figures: Figures) -> dict[str, str]:
     for row in figures.names("row"):
         name, _, n = row.rpartition(", n=")
         shape, methods = SHAPES_OF_CATEGORIES[name], methods_of(name)
-        powers = {method: figures.mean(row, method, "power") for method in methods}
-        theirs = {method: power for method, power in powers.items() if method != OWN and power == power}
-        if powers[OWN] != powers[OWN] or not theirs:
+        powers = figures.means(row, "power", methods)
+        theirs = {method: power for method, power in powers.items() if method != OWN}
+        if OWN not in powers or not theirs:
             continue
-        best = max(theirs, key=lambda method: theirs[method])
+        best = max(theirs, key=theirs.__getitem__)
         regret = theirs[best] - powers[OWN]
         regrets.append((regret, f"{regret:.2f} ({row}: {best} {theirs[best]:.2f}, {powers[OWN]:.2f})", best))
-        shown = [f"**{power:.2f}**" if method == best else f"{power:.2f}" for method, power in powers.items()]
+        texts = {method: f"{power:.2f}" for method, power in powers.items()} | {best: f"**{powers[best]:.2f}**"}
+        shown = [texts.get(method, "–") for method in methods]
         parts[shape.response].append([name, f"{shape.amplitudes[int(n)]:g}", n, *shown, f"{regret:+.2f}"])
     largest = ""
     if regrets:
@@ -234,16 +224,17 @@ def _real_table(figures: Figures, names: Iterable[str], numeric: bool, quantity:
     methods = METHODS[numeric]
     body = []
     for name in names:
-        means = {method: figures.mean(name, method, quantity) for method in methods}
-        theirs = {method: mean for method, mean in means.items() if method != OWN and mean == mean}
-        best = max(theirs, key=lambda method: theirs[method]) if theirs else ""
+        means = figures.means(name, quantity, methods)
+        theirs = {method: mean for method, mean in means.items() if method != OWN}
+        best = max(theirs, key=theirs.__getitem__, default="")
         line = [name]
-        for method, mean in means.items():
-            text = "–" if mean != mean else f"{mean:.3f}"
+        for method in methods:
+            text = f"{means[method]:.3f}" if method in means else "–"
             line.append(f"**{text}**" if method == best and quantity == "found" else text)
         if quantity == "found":
-            behind, error = theirs[best] - means[OWN] if best else np.nan, figures.error(name, best, "lead")
-            leads = [f"{behind:+.3f}" + ("" if error != error else f" ± {error:.3f}")]
+            behind = theirs[best] - means.get(OWN, np.nan) if best else np.nan
+            error = figures.error(name, best, "lead")
+            leads = [f"{behind:+.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")]
             if not numeric:
                 leads.append(f"{max((figures.mean(name, one, 'lead, exact') for one in theirs), default=np.nan):+.3f}")
             line += ["–" if lead == "+nan" else lead for lead in leads]
