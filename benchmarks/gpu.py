@@ -5,8 +5,8 @@
     PYTHONPATH=src python benchmarks/gpu.py ceilings calls       only the times
     PYTHONPATH=src python benchmarks/gpu.py --device cpu --rows 2000 --features 50      to try the script
 
-Needs torch; CuPy's arrays are checked too where CuPy is there. No network. With $OUT (or --out) set, gpu.json goes
-there. Times are medians of synchronised calls after a warm-up; ceilings are timed with CUDA events.
+Needs torch; CuPy's arrays are checked too where CuPy is there. No network. The figures go into gpu.json in the folder
+--out, by default $OUT. Times are medians of synchronised calls after a warm-up; ceilings are timed with CUDA events.
 """
 
 from __future__ import annotations
@@ -393,8 +393,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", default="normal", choices=["normal", "counts"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=None, help="of the checks' data; fresh by default")
-    parser.add_argument("--json", type=Path, help="where the figures go")
-    parser.add_argument("--out", type=Path, default=os.environ.get("OUT"), help="folder for gpu.json")
+    parser.add_argument(
+        "--out", type=Path, default=os.environ.get("OUT"), help="folder for gpu.json, such as docs/speed"
+    )
     options = parser.parse_args(given)
     unknown = set(options.parts) - set(known)
     if unknown:
@@ -409,9 +410,6 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     options = arguments(given)
-    out = Path(options.out) if options.out else None
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
     print(f"seed of the checks: {options.seed}", flush=True)
     run: dict[str, Any] = {
         "date": date.today().isoformat(),
@@ -424,10 +422,9 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     rates = {row["name"]: row["rate"] for row in run["ceilings"]}
     run["calls"] = calls(options, rates) if "calls" in options.parts else []
     print("\n" + gpu_section(run))
-    for path in (options.json, out / "gpu.json" if out else None):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "gpu.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     return run
 
 

@@ -140,9 +140,9 @@ def _on_threads(work: Callable[[Any], None], items: Sequence[Any]) -> None:
 
 def peak_memory() -> float:
     """Peak resident set of this process in MB; by the kernel's own count, as getrusage inherits the parent's."""
-    found = _status("VmHWM")
-    if found is not None:
-        return found
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM:"))
     import resource  # not on every system
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -154,14 +154,6 @@ def reset_peak_memory() -> float:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak_memory()
-
-
-def _status(field: str) -> float | None:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{field}:")), None)
 
 
 # --- child processes --------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernsift.experiments import problems as paper
+
 Pair = tuple[np.ndarray, np.ndarray]
 Shape = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -74,9 +76,8 @@ def logistic(n: int) -> Problem:
     """y is Bernoulli(logistic(x_1 + ... + x_10)): the paper's section 5.1."""
 
     def draw(rng: np.random.Generator) -> Pair:
-        x = rng.standard_normal((n, D))
-        chance = 1.0 / (1.0 + np.exp(-x[:, TRUE].sum(axis=1)))
-        return x, (rng.random(n) < chance).astype(int)
+        sample = paper.logistic({"n": n, "d": D}, None, rng)
+        return sample.X, sample.y[:, 0].astype(int)
 
     return Problem(f"logistic, n={n}", "relate", draw, TRUE)
 
