@@ -247,7 +247,7 @@ def real_parts(figures: Figures) -> dict[str, str]:
     recorded = figures.names("row")
     kinds = {numeric: [name for name in recorded if DATA_SETS[name].numeric == numeric] for numeric in (False, True)}
     absent = [name for name in DATA_SETS if name not in recorded]
-    missing = f" Not at hand for this run: {', '.join(absent)}." if absent else ""
+    missing = f" Not available for this run: {', '.join(absent)}." if absent else ""
     wrong = (_real_table(figures, names, numeric, "fdr") for numeric, names in kinds.items())
     return {
         "real": figures.measured() + missing,
