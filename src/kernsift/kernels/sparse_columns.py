@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.sparse import StoredColumns
+from kernsift.data.tables import ranges
 from kernsift.execution.arrays import Array
 from kernsift.execution.codes import code_dtype
 
@@ -89,9 +90,7 @@ class SparseCodes:
     def __getitem__(self, index: Any) -> SparseCodes:
         """Some of the columns, by the first index."""
         which = np.arange(len(self.zero))[index[0] if isinstance(index, tuple) else index]
-        starts, stops = self.stored.offsets[which], self.stored.offsets[which + 1]
-        offsets = np.concatenate([[0], np.cumsum(stops - starts)])
-        own = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
+        offsets, own = ranges(self.stored.offsets[which], self.stored.offsets[which + 1])
         stored = StoredColumns(self.stored.values[own], self.stored.rows[own], offsets, self.stored.n)
         return SparseCodes(stored, self.zero[which])
 

@@ -9,7 +9,6 @@ they are described as any other rows are.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +19,7 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
+from kernsift.report.text import given_phrase
 
 # A row is taken at most this often: a value that is repeated more often would look like a common value.
 _REPEATS = 4.0
@@ -28,7 +28,6 @@ _LEAST_SHARE = 0.02
 # Columns with at most this many distinct values, or a value with a larger share than this, are not aligned: weights
 # suffice, and the residual of a code or of a zero is neither.
 _DISCRETE, _COMMON = 12, 0.05
-_LONGEST = 40
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,10 @@ class HeldFixed:
     @property
     def words(self) -> str:
         """What is held fixed, for a description."""
-        within, given = "", ""
+        within = ""
         if self.rows is not None and self.rows.stratum is not None:
             within = "within pairs" if self.rows.described.endswith("pairs") else "within strata"
-        if self.confounders is not None:
-            names, count = ", ".join(self.confounders.names), len(self.confounders.names)
-            given = f"given {names}"
-            # Columns of an array are called given0, given1 and so on.
-            if len(names) > _LONGEST or re.fullmatch(r"given\d+", self.confounders.names[0]):
-                given = f"given {count} {'confounder' if count == 1 else 'confounders'}"
+        given = "" if self.confounders is None else given_phrase(self.confounders.names)
         return " ".join(filter(None, [within, given]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -134,14 +135,18 @@ def title(result: Result) -> str:
 
 
 def _given(result: Result) -> str:
-    """The confounders that are held fixed; their number where the names are long or unknown."""
+    """The confounders that are held fixed, for a sentence."""
     given = result.settings.get("given")
-    if given is None:
-        return ""
-    names = "" if isinstance(given, str) else ", ".join(given)
-    if 0 < len(names) <= _LONGEST_GIVEN:
-        return f" given {names}"
-    return f" given {len(given)} confounders" if names else " given the confounders"
+    return "" if given is None else " given the confounders" if isinstance(given, str) else f" {given_phrase(given)}"
+
+
+def given_phrase(names: Sequence[str]) -> str:
+    """The names of confounders; their number where the names are long or made up."""
+    listed = ", ".join(names)
+    # Columns of an array are called given0, given1 and so on.
+    if len(listed) <= _LONGEST_GIVEN and not re.fullmatch(r"given\d+", names[0]):
+        return f"given {listed}"
+    return f"given {len(names)} {'confounder' if len(names) == 1 else 'confounders'}"
 
 
 def _outside(result: Result) -> str:
