@@ -360,17 +360,17 @@ def wanted(store: Store, replicates: int | None) -> dict[str, int]:
     return {test: min(most, 100) if test == "multiscale" else most for test in TESTS}
 
 
-def unsettled(cells: Iterable[Cell]) -> bool:
+def near_limit(cells: Iterable[Cell]) -> bool:
     """Whether the exact test has a cell that chance alone may have put near the limit of three errors."""
     return any(cell.test == "exact" and cell.above > 2.0 for cell in cells)
 
 
-# Times as many replicates where a cell is unsettled.
-_SETTLED = 4
+# Times as many replicates where a cell is near the limit.
+_MORE = 4
 
 
 def run_grid(chosen: Sequence[Store], replicates: int | None, folder: Path, workers: int, fresh: bool) -> None:
-    """Run the stores that are not on record, those of the default with an unsettled cell with more replicates."""
+    """Run the stores that are not on record, those of the default with a cell near the limit with more replicates."""
     known = {question: read_rows(folder / f"{question}.csv", Cell) for question in QUESTIONS}
     if fresh:  # so that a run that was stopped goes on without --fresh
         for question, cells in known.items():
@@ -395,9 +395,9 @@ def run_grid(chosen: Sequence[Store], replicates: int | None, folder: Path, work
     run_by_name(run_batch, first, workers, finish)
     if replicates is None:
         more = {
-            store: {test: count if test == "multiscale" else _SETTLED * count for test, count in plans[store].items()}
+            store: {test: count if test == "multiscale" else _MORE * count for test, count in plans[store].items()}
             for store, answers in default.items()
-            if unsettled(cells_of(store, answers))
+            if near_limit(cells_of(store, answers))
         }
         rest = [batch for store, plan in more.items() for batch in batches(store, plan, plans[store])]
         run_by_name(run_batch, rest, workers, finish)

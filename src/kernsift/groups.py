@@ -183,7 +183,7 @@ class GroupResults:
                 adjusted_pvalues=own_adjusted,
                 all_adjusted_pvalues=own,
                 rejected=own_rejected,
-                estimates=result.estimates.covering(coverage, count if intervals else 0),
+                estimates=result.estimates.with_coverage(coverage, count if intervals else 0),
                 descriptions=LazyRecords(result.descriptions.__getitem__, described),
                 redundancy=result.redundancy.within(own_rejected),
             )

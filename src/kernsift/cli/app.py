@@ -391,6 +391,6 @@ def _report_error(message: str, code: int, debug: bool) -> int:
 
         traceback.print_exc()
     # Names come from files: control characters in them must not reach the terminal.
-    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in " ".join(message.split()))
+    shown = "".join(char if char.isprintable() else "�" for char in " ".join(message.split()))
     click.echo(f"kernsift: {shown}", err=True)
     return code

@@ -37,12 +37,12 @@ def end_soon_when_interrupted() -> None:
 
 def _watch(reader: int) -> None:
     while True:
-        heard = os.read(reader, 64)
-        sign = next((one for one in _PATIENCE if one in heard), None)
-        if sign is not None:
+        numbers = os.read(reader, 64)
+        received = next((one for one in _PATIENCE if one in numbers), None)
+        if received is not None:
             break
-    if not reported.wait(_PATIENCE[sign]) and sign == signal.SIGINT:
+    if not reported.wait(_PATIENCE[received]) and received == signal.SIGINT:
         sys.stderr.write("\nkernsift: interrupted.\n")
     sys.stderr.flush()
     remove_all()
-    os._exit(128 + sign)
+    os._exit(128 + received)

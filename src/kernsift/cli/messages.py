@@ -18,8 +18,8 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     named["kinds"] = "--number" if rest.endswith(("use 'category' or 'drop'.", "or use 'drop'.")) else _EITHER_KIND
     option = f"--{first.replace('_', '-')}" if first in _OPTIONS else options_for_arguments(first)
     first = named.get(first, option)
-    for sign in (" ", ": "):  # a file that the library names, too
-        rest = rest.removeprefix(f"{first}{sign}")
+    for separator in (" ", ": "):  # a file that the library names, too
+        rest = rest.removeprefix(f"{first}{separator}")
     rest = rest.replace(f"there is no file {first}", "there is no such file")
     if rest.startswith("is no option of "):
         first, rest = "--option", f"{first} {rest}"

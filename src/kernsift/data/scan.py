@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -146,8 +146,7 @@ def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int)
 def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
     found = _empty_scan(source.between(rows.start, rows.stop), memory)
     _scan_columns(found, np.arange(len(source.names)), memory)
-    unread: Any = None
-    return replace(found, source=unread)
+    return replace(found, source=cast(Any, None))  # the caller has it
 
 
 def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:

@@ -31,10 +31,9 @@ _ORDINARY = 1e15
 
 
 class StoredColumns(NamedTuple):
-    """The `values` (m,) other than 0 of some columns of n rows, column after column in no particular order, and their
-    `rows`.
+    """The `values` (m,) other than 0 of some columns of n rows, and their `rows`.
 
-    The values of each column begin at `offsets` (b + 1,).
+    Column j has the values from `offsets[j]` to `offsets[j + 1]`, with its rows in any order.
     """
 
     values: np.ndarray
@@ -82,7 +81,10 @@ class SparseStore(ABC):
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds (p,) of the stored values of each column, NaN where one is NaN; those of all where these do."""
+        """Bounds (p,) of the stored values of each column, NaN where one is NaN.
+
+        Where the bounds of the whole matrix suffice, every column has these.
+        """
         low, high, least, columns = 0.0, 0.0, np.inf, self.shape[1]
         for _, values in self._pieces():
             # NaN passes through.
@@ -193,10 +195,10 @@ def _slices(matrix: Any, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Some rows of a sparse matrix.
+    """Some rows and columns of a sparse matrix.
 
-    `places` says which of the n rows each row of the matrix is, -1 for none of them, and `columns` (p,) which columns
-    of the matrix the table has; None for all.
+    `places` has for each row of the matrix its number among the n rows, -1 where it is not one of them; `columns` (p,)
+    are the columns of the matrix that are used. None stands for all.
     """
 
     store: SparseStore
@@ -206,7 +208,7 @@ class SparseRows:
 
     @property
     def key(self) -> tuple[int, bytes | None]:
-        """The same for rows of the same columns of one matrix."""
+        """Equal for parts of one matrix with the same columns."""
         return id(self.store), None if self.columns is None else self.columns.tobytes()
 
     def pick(self, columns: np.ndarray) -> SparseRows:

@@ -68,9 +68,9 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
 
 @lru_cache(maxsize=32)
 def _buckets(known: bytes, dtype: np.dtype[Any]) -> tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int]:
-    """Intervals of equal length for edges, `known` by their bytes, which a column has the same of in all its pieces.
+    """A function from values to intervals of equal length, the first edge of each interval, and the most edges of one.
 
-    Returns the interval of a value, the first edge of each, and the most edges of one.
+    The edges are `known` by their bytes, so that the result is cached for all pieces of a column.
 
     The intervals lie between the outer edges or, where that puts several into one interval, between the outer ones but
     a few, which leaves room for long tails. Rounding is monotone, so that an edge in an earlier interval than a value

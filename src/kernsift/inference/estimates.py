@@ -106,8 +106,8 @@ class Coverage:
             missed[self.discoveries] *= self.share
         return 1.0 - missed
 
-    def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The intervals of these features, those of features that are no discoveries extended to 0."""
+    def extended(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Intervals of these features, where those of features that are no discoveries begin at 0."""
         if self.discoveries is None:
             return intervals
         low = np.where(self.discoveries[rows], intervals[:, 0], 0.0)
@@ -135,7 +135,7 @@ class Estimates:
         self._work: tuple[Scores, np.ndarray, Outcome, Coverage] | None = (scores, selected, outcome, coverage)
         self._most = most
 
-    def covering(self, coverage: Coverage, most: int) -> Estimates:
+    def with_coverage(self, coverage: Coverage, most: int) -> Estimates:
         """The same effects, with intervals of another coverage for the first `most` features; for 0 there are none."""
         assert self._work is not None
         scores, selected, outcome, _ = self._work
@@ -187,7 +187,7 @@ class Estimates:
             sizes = scores.effects(selected[rows])
             truncation = None if truncation is None else tuple(truncation[row] for row in rows)
         found = effect_estimates(scores, selected[rows], sizes, truncation, levels)
-        return found if found.intervals is None else found._replace(intervals=coverage.agreeing(found.intervals, rows))
+        return found if found.intervals is None else found._replace(intervals=coverage.extended(found.intervals, rows))
 
     @cached_property
     def _sizes(self) -> EffectSizes | EffectsWithLaws | None:

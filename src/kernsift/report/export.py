@@ -177,7 +177,7 @@ def _as_excel(result: Result, sort: str) -> bytes:
 
 def _printable(text: str) -> str:
     """The text without control characters, which Excel files cannot hold."""
-    return "".join(sign if sign.isprintable() or sign in "\t\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    return "".join(char if char.isprintable() or char in "\t\n" else "�" for char in text)
 
 
 SUFFIXES: dict[str, Callable[..., str | bytes]] = {

@@ -372,8 +372,8 @@ def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[
 
 
 def clean(text: str) -> str:
-    """Replace line breaks and control characters in names, which would move the cursor, by visible signs."""
-    return "".join(sign if sign.isprintable() else "�" if sign not in "\t\r\n" else "⏎" for sign in text)
+    """Replace line breaks and control characters in names, which would move the cursor, by visible ones."""
+    return "".join(char if char.isprintable() else "⏎" if char in "\t\r\n" else "�" for char in text)
 
 
 def abbreviated(text: str, most: int) -> str:
@@ -418,7 +418,7 @@ def _from_difference(names: Sequence[str], head: str, most: int) -> dict[str, st
     """What each name has from the word in which they differ first, after a head that they share."""
     start = len(commonprefix(names))  # noqa: RUF071, letter by letter
     room = most - _display_width(head) - 1
-    ends = (names[0].rfind(sign, max(start - room // 3, 0), start) for sign in " _-./")
+    ends = (names[0].rfind(separator, max(start - room // 3, 0), start) for separator in " _-./")
     start = max(*ends) + 1 or start
     rests = ((name, name[start:]) for name in names)
     return {
@@ -436,8 +436,8 @@ def _cut(text: str, most: int) -> str:
 
 def _display_width(text: str) -> int:
     """Terminal cells: East Asian wide characters take two, combining marks none."""
-    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
-    return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
 def _pad(name: str, width: int) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Layout(NamedTuple):
     """Which columns make up which features; the other attributes are as in `Table`.
 
-    Value column i is column `columns[i]` as it is where `codes[i]` is -1, else 1 where that holds this code of a
-    category.
+    Value column i is column `columns[i]` of the table where `codes[i]` is -1; otherwise it indicates which rows of that
+    column have the category with this code.
     """
 
     names: tuple[str, ...]

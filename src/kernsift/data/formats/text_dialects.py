@@ -170,7 +170,7 @@ def _regular_rows(path: str, separator: str, encoding: str) -> RegularRows | Non
     """
     if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
         return None
-    sign, rows, fields, spaces, short, rest = ord(separator), 0, 0, False, True, b""
+    mark, rows, fields, spaces, short, rest = ord(separator), 0, 0, False, True, b""
     with opened(path) as file:
         while True:
             read = file.read(_BLOCK)
@@ -187,7 +187,7 @@ def _regular_rows(path: str, separator: str, encoding: str) -> RegularRows | Non
             except UnicodeDecodeError:
                 return None
             data = np.frombuffer(block, dtype=np.uint8)
-            marks = np.flatnonzero((data == sign) | (data == ord("\n")))
+            marks = np.flatnonzero((data == mark) | (data == ord("\n")))
             widths = np.diff(marks, prepend=-1) - 1
             if widths.max(initial=0) >= _LONGEST_CELL:
                 return None
@@ -278,22 +278,22 @@ def _check_format(text: str, name: str) -> None:
 
 
 def _separator_of(text: str) -> str:
-    """The sign that cuts all of the first lines into the same number of columns, more than one."""
+    """The character that cuts all of the first lines into the same number of columns, more than one."""
     lines = [line for line in text[:_SAMPLE].splitlines()[:_SAMPLE_ROWS] if line.strip()]
     if len(text) > _SAMPLE and len(lines) > 1:
         lines = lines[:-1]
     best, most = ",", (0.0, 0)
-    for sign in _SEPARATORS:
+    for character in _SEPARATORS:
         try:
-            counts = Counter(len(row) for row in csv.reader(lines, delimiter=sign, skipinitialspace=True) if row)
+            counts = Counter(len(row) for row in csv.reader(lines, delimiter=character, skipinitialspace=True) if row)
         except csv.Error:
             continue
         width, often = counts.most_common(1)[0] if counts else (1, 0)
         share = often / max(1, counts.total())
         if width > 1 and share == 1.0:
-            return sign
-        if width > 1 and sign != " " and (share, width) > most:
-            best, most = sign, (share, width)
+            return character
+        if width > 1 and character != " " and (share, width) > most:
+            best, most = character, (share, width)
     return best
 
 
