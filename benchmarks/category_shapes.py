@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from peers import LEVEL
+from regret import COLUMNS, OWN
 from scipy.stats import f_oneway, kruskal
 
 from kernsift import compare, relate
 
-LEVEL, OWN = 0.05, "kernsift"
 PERMUTATIONS = 499
-# Columns a call of `compare`: each is a trial.
-_COLUMNS = 50
 
 Change = Callable[[float, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
@@ -173,8 +172,8 @@ def _table_pvalues(
     tables = [np.stack([rng.multinomial(n, first), rng.multinomial(n, second)], axis=1) for first, second in changes]
     if method == OWN:
         found = []
-        for start in range(0, len(tables), _COLUMNS):
-            some = tables[start : start + _COLUMNS]
+        for start in range(0, len(tables), COLUMNS):
+            some = tables[start : start + COLUMNS]
             samples = [pd.DataFrame({place: _rows(one[:, k]) for place, one in enumerate(some)}) for k in (0, 1)]
             # Else columns whose values mostly differ are left out as identifiers.
             found += list(compare(*samples, kinds={"*": "category"}, correction=None, random_state=0).all_pvalues)

@@ -75,53 +75,48 @@ def _frame(file: str, **options: Any) -> Any:
     return pd.read_csv(_folder() / file, encoding="utf-8-sig", **options)
 
 
-def _csv(file: str, target: str, **options: Any) -> Columns:
-    """All columns but some; the target's second value in the order of the file is class 1."""
+def _columns(frame: Any, target: str, *, numeric: bool = False) -> Columns:
+    """All columns but the target; its second value in sorted order is class 1."""
     import pandas as pd
 
-    frame = _frame(file, **options).dropna()
-    return Columns(frame.drop(columns=target).to_numpy(float), pd.factorize(frame[target], sort=True)[0])
+    y = frame[target].to_numpy(float) if numeric else pd.factorize(frame[target], sort=True)[0]
+    return Columns(frame.drop(columns=target).to_numpy(float), y)
+
+
+def _csv(file: str, target: str, **options: Any) -> Columns:
+    return _columns(_frame(file, **options).dropna(), target)
 
 
 def _wine_quality() -> Columns:
-    frame = _frame("winequalityN.csv").dropna()
-    return Columns(frame.drop(columns=["type", "quality"]).to_numpy(float), frame["quality"].to_numpy(float))
+    return _columns(_frame("winequalityN.csv").dropna().drop(columns="type"), "quality", numeric=True)
 
 
 def _parkinsons() -> Columns:
     """The first recording of each subject: recordings of one subject are not independent."""
     frame = _frame("parkinsons_voice.csv").drop_duplicates("subject")
-    return Columns(frame.drop(columns=["name", "subject", "status"]).to_numpy(float), frame["status"].to_numpy(int))
+    return _columns(frame.drop(columns=["name", "subject"]), "status")
 
 
 def _four_sites() -> Columns:
     """The columns that all hospitals measured, of the rows that have them."""
     frame = _frame("heart_disease_4sites.csv")
-    frame = frame.drop(columns=["ca", "thal", "slope", "chol", "fbs", "site", "num"]).dropna()
-    return Columns(frame.drop(columns="label").to_numpy(float), frame["label"].to_numpy(int))
+    return _columns(frame.drop(columns=["ca", "thal", "slope", "chol", "fbs", "site", "num"]).dropna(), "label")
 
 
-_NHANES = ("Age", "Poverty", "HomeRooms", "Weight", "Height", "BMI", "Pulse", "BPDia", "HDLChol", "TotChol")
+_NHANES = ["Age", "Poverty", "HomeRooms", "Weight", "Height", "BMI", "Pulse", "BPDia", "HDLChol", "TotChol"]
 
 
-def _nhanes(target: str) -> Columns:
+def _nhanes(target: str, *, numeric: bool = False) -> Columns:
     """Measurements of adults, without duplicate rows."""
-    import pandas as pd
-
     frame = _frame("nhanes.csv").drop_duplicates()
-    frame = frame[frame["Age"] >= 18][[*_NHANES, target]].dropna()
-    y = frame[target].to_numpy(float) if target == "BPSys" else pd.factorize(frame[target], sort=True)[0]
-    return Columns(frame[list(_NHANES)].to_numpy(float), y)
+    return _columns(frame.loc[frame["Age"] >= 18, [*_NHANES, target]].dropna(), target, numeric=numeric)
 
 
 def _gbsg2() -> Columns:
     """Patients with and without an event."""
-    import pandas as pd
-
     frame = _frame("gbsg2_survival.csv").drop(columns="time")
-    coded = {name: pd.factorize(frame[name], sort=True)[0] for name in ("horTh", "menostat", "tgrade")}
-    frame = frame.assign(**coded)
-    return Columns(frame.drop(columns="cens").to_numpy(float), frame["cens"].to_numpy(int))
+    coded = {name: frame[name].astype("category").cat.codes for name in ("horTh", "menostat", "tgrade")}
+    return _columns(frame.assign(**coded), "cens")
 
 
 DATA_SETS: Mapping[str, DataSet] = {
@@ -140,7 +135,7 @@ DATA_SETS: Mapping[str, DataSet] = {
     "NHANES, sex": DataSet(lambda: _nhanes("Gender"), file="nhanes.csv"),
     "diabetes, progression": DataSet(_diabetes, numeric=True),
     "wine quality, grade": DataSet(_wine_quality, numeric=True, file="winequalityN.csv"),
-    "NHANES, blood pressure": DataSet(lambda: _nhanes("BPSys"), numeric=True, file="nhanes.csv"),
+    "NHANES, blood pressure": DataSet(lambda: _nhanes("BPSys", numeric=True), numeric=True, file="nhanes.csv"),
 }
 
 _TWO_SAMPLES = ("Kolmogorov-Smirnov", "Cramér-von Mises", "Mann-Whitney", "F (t) test", "Dcorr")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from peer_pvalues import PEERS, SLOW_PEERS
+from peers import LEVEL
 from shapes import SHAPES, Shape, Trials
 
 from kernsift import compare, relate
 
-LEVEL = 0.05
 OWN = "kernsift"
 # MGC takes half a second a trial of 60 rows, and some seconds one of 200.
 SLOW_ROWS, SLOW_TRIALS = 200, 30
@@ -24,7 +24,7 @@ SLOW_ROWS, SLOW_TRIALS = 200, 30
 _QUICK = (OWN, "Pearson", "Spearman", "Kolmogorov-Smirnov", "Cramér-von Mises", "Mann-Whitney", "F (t) test", "Levene")
 _TIMES_MORE = 2.5
 # Columns a call of `compare`: each is a trial.
-_COLUMNS = 50
+COLUMNS = 50
 
 
 def own_pvalues(trials: Trials, **settings: Any) -> np.ndarray:
@@ -34,7 +34,7 @@ def own_pvalues(trials: Trials, **settings: Any) -> np.ndarray:
     if y.ndim == 2:
         columns = range(x.shape[1])
         return np.array([relate(x[:, [j]], y[:, j], response="numeric", **settings).pvalues[0] for j in columns])
-    parts = [x[:, first : first + _COLUMNS] for first in range(0, x.shape[1], _COLUMNS)]
+    parts = [x[:, first : first + COLUMNS] for first in range(0, x.shape[1], COLUMNS)]
     return np.concatenate([compare(part[y == 0], part[y == 1], **settings).all_pvalues for part in parts])
 
 
