@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kernsift.experiments import datasets
-from kernsift.experiments.datasets import DataError, DataFile, Origin, find_file, load
+from kernsift.experiments.datasets import DataError, DataFile, find_file, load
 
 CONTENT = b"\xef\xbb\xbfage, chol,target\r\n63,2.5,1\r\n41,,0\r\n37,1.5,0\r\n"
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -42,9 +42,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
-    file = DataFile(
-        "heart.csv", SHA, "https://example.org/heart", (Origin(f"{base}/a"), Origin(f"{base}/b.zip", "in.csv"))
-    )
+    file = DataFile("heart.csv", SHA, "https://example.org/heart", f"{base}/a")
     monkeypatch.setitem(datasets.FILES, "heart", file)
     monkeypatch.setenv("KERNSIFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -56,14 +54,16 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
 
 
 def zipped(content: bytes) -> bytes:
+    """An archive that holds the content beside another file, in a folder and under another name."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("in.csv", content)
+        archive.writestr("folder/readme.txt", b"about")
+        archive.writestr("folder/in.csv", content)
     return buffer.getvalue()
 
 
 def test_a_file_is_downloaded_once_and_read(served: dict[str, bytes], tmp_path: Path) -> None:
-    served["/a"] = CONTENT
+    served["/a"] = zipped(CONTENT)
     path = find_file("heart")
     assert path == tmp_path / "cache" / "heart.csv"
     served.clear()
@@ -75,20 +75,15 @@ def test_a_file_is_downloaded_once_and_read(served: dict[str, bytes], tmp_path: 
     assert table.label.tolist() == [1, 0]
 
 
-def test_the_second_origin_is_tried_and_unpacked(served: dict[str, bytes]) -> None:
-    served["/a"] = b"<html>Please sign in</html>"
-    served["/b.zip"] = zipped(CONTENT)
-    assert find_file("heart").read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize(
-    "bad", [b"not a zip", zipped(CONTENT[:-4]), zipped(CONTENT)[:60]], ids=["other", "short", "cut"]
+    "bad",
+    [b"<html>Please sign in</html>", zipped(CONTENT[:-4]), zipped(CONTENT)[:60], CONTENT],
+    ids=["other", "short", "cut", "no archive"],
 )
 def test_wrong_and_truncated_downloads_are_refused_and_not_kept(
     served: dict[str, bytes], tmp_path: Path, bad: bytes
 ) -> None:
-    served["/a"] = CONTENT[:20]
-    served["/b.zip"] = bad
+    served["/a"] = bad
     with pytest.raises(DataError, match=r"could not be downloaded .*put the file") as caught:
         find_file("heart")
     said = str(caught.value)
@@ -100,7 +95,7 @@ def test_wrong_and_truncated_downloads_are_refused_and_not_kept(
 
 
 def test_a_damaged_cache_is_fetched_again(served: dict[str, bytes], tmp_path: Path) -> None:
-    served["/a"] = CONTENT
+    served["/a"] = zipped(CONTENT)
     cached = tmp_path / "cache" / "heart.csv"
     cached.parent.mkdir()
     cached.write_bytes(CONTENT[:-5])
@@ -118,21 +113,21 @@ def test_a_named_folder_comes_first(
 
 
 def test_a_wrong_file_in_a_named_folder_is_refused(served: dict[str, bytes], tmp_path: Path) -> None:
-    served["/a"] = CONTENT
+    served["/a"] = zipped(CONTENT)
     (tmp_path / "heart.csv").write_bytes(CONTENT + b"1,1,1\r\n")
     with pytest.raises(DataError, match="is not the file the paper's tables were made from"):
         find_file("heart", str(tmp_path))
 
 
 def test_offline_says_what_to_put_where(served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    unreachable = dataclasses.replace(datasets.FILES["heart"], origins=(Origin("http://127.0.0.1:9/nothing"),))
+    unreachable = dataclasses.replace(datasets.FILES["heart"], archive="http://127.0.0.1:9/nothing")
     monkeypatch.setitem(datasets.FILES, "heart", unreachable)
     with pytest.raises(DataError, match=r"heart\.csv: is in no folder .* KERNSIFT_DATA"):
         find_file("heart")
 
 
 def test_files_that_are_far_too_large_are_refused(served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    served["/a"] = CONTENT
+    served["/a"] = zipped(CONTENT)
     monkeypatch.setattr(datasets, "_LARGEST", 10)
     with pytest.raises(DataError, match="larger than any file"):
         find_file("heart")
@@ -163,7 +158,7 @@ def test_every_statement_of_the_questionnaire_has_its_text() -> None:
 
 
 def test_statements_are_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    nowhere = dataclasses.replace(datasets.FILES["divorce questions"], origins=())
+    nowhere = dataclasses.replace(datasets.FILES["divorce questions"], archive="http://127.0.0.1:9/nothing")
     monkeypatch.setitem(datasets.FILES, "divorce questions", nowhere)
     monkeypatch.setenv("KERNSIFT_CACHE", str(tmp_path))
     monkeypatch.delenv("KERNSIFT_DATA", raising=False)

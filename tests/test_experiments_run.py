@@ -126,7 +126,7 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNSIFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("KERNSIFT_DATA", raising=False)
     for key, file in list(datasets.FILES.items()):
-        nowhere = datasets.DataFile(file.name, file.sha256, file.page, (datasets.Origin("http://127.0.0.1:9/x"),))
+        nowhere = datasets.DataFile(file.name, file.sha256, file.page, "http://127.0.0.1:9/x")
         monkeypatch.setitem(datasets.FILES, key, nowhere)
 
 

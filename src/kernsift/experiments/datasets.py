@@ -11,9 +11,9 @@ import csv
 import hashlib
 import io
 import os
-import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,21 +32,13 @@ class DataError(ValueError):
 
 
 @dataclass(frozen=True)
-class Origin:
-    """A public address of a file, or of a zip archive with the file as `member`."""
-
-    url: str
-    member: str | None = None
-
-
-@dataclass(frozen=True)
 class DataFile:
-    """One file: its name, checksum, the page that describes it, and where to download it."""
+    """One file: its name, checksum, the page that describes it, and the address of a zip archive that holds it."""
 
     name: str
     sha256: str
     page: str
-    origins: tuple[Origin, ...]
+    archive: str
 
 
 _KAGGLE = "https://www.kaggle.com/api/v1/datasets/download/"
@@ -57,34 +49,31 @@ FILES = {
         "pulsar_stars.csv",
         "8c1aac8914b05f384f5abf2e36390a45be7dbb37fcddbfd547c73879cfca14ea",
         _UCI + "dataset/372/htru2",
-        (Origin(_KAGGLE + "pavanraj159/predicting-a-pulsar-star", "pulsar_stars.csv"),),
+        _KAGGLE + "pavanraj159/predicting-a-pulsar-star",
     ),
     "heart": DataFile(
         "heart.csv",
         "e31e52eb5ee890c1a11a3baef3df95e8174718d5b94b0a8b77665ec3c07328ff",
         _UCI + "dataset/45/heart+disease",
-        (Origin(_KAGGLE + "ronitf/heart-disease-uci", "heart.csv"),),
+        _KAGGLE + "ronitf/heart-disease-uci",
     ),
     "wine": DataFile(
         "winequalityN.csv",
         "ae21023e87b1d81f4994c011fbbeead69b5b0a23394e46d6f008d6945525c03c",
         _UCI + "dataset/186/wine+quality",
-        (Origin(_KAGGLE + "rajyellow46/wine-quality", "winequalityN.csv"),),
+        _KAGGLE + "rajyellow46/wine-quality",
     ),
     "divorce": DataFile(
         "divorce.csv",
         "eea58215489e3073d6173a3246e14d741a60bab04ccbd47c1d0a9e6467b2af85",
         _UCI + "dataset/497/divorce+predictors+data+set",
-        (
-            Origin(_UCI + "static/public/497/divorce+predictors+data+set.zip", "divorce.csv"),
-            Origin(_UCI + "static/public/497/divorce+predictors+data+set.zip", "divorce/divorce.csv"),
-        ),
+        _UCI + "static/public/497/divorce+predictors+data+set.zip",
     ),
     "divorce questions": DataFile(
         "divorce_questions.psv",
         "fc1ab4256958d8266de1a85c8d4c37871a3f6bef7a386b5b2d0bcaabc90ee0d1",
         _UCI + "dataset/497/divorce+predictors+data+set",
-        (Origin(_KAGGLE + "andrewmvd/divorce-prediction", "reference.tsv"),),
+        _KAGGLE + "andrewmvd/divorce-prediction",
     ),
 }
 
@@ -122,36 +111,32 @@ def _checksum(content: bytes) -> str:
 
 
 def _download(wanted: DataFile, target: Path) -> Path:
-    problems = []
-    for origin in wanted.origins:
-        try:
-            content = _fetch(origin)
-        except (OSError, urllib.error.URLError, zipfile.BadZipFile, KeyError, ValueError) as error:
-            problems.append(f"{origin.url}: {getattr(error, 'reason', None) or error}")
-            continue
-        if _checksum(content) == wanted.sha256:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(target) as part:
-                part.write_bytes(content)
-            return target
-        problems.append(f"{origin.url}: holds another file (SHA-256 {_checksum(content)[:12]}...)")
-    raise DataError(
-        f"{wanted.name}: is in no folder that was named and could not be downloaded ({'; '.join(problems)}); "
-        f"put the file, described at {wanted.page}, into {target.parent} or into a folder you name with --data-dir "
-        f"or KERNSIFT_DATA (SHA-256 {wanted.sha256})."
-    )
+    try:
+        content = _fetch(wanted)
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError) as error:
+        raise DataError(
+            f"{wanted.name}: is in no folder that was named and could not be downloaded ({wanted.archive}: "
+            f"{getattr(error, 'reason', None) or error}); put the file, described at {wanted.page}, into "
+            f"{target.parent} or into a folder you name with --data-dir or KERNSIFT_DATA (SHA-256 {wanted.sha256})."
+        ) from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(target) as part:
+        part.write_bytes(content)
+    return target
 
 
-def _fetch(origin: Origin) -> bytes:
-    request = urllib.request.Request(origin.url, headers={"User-Agent": "kernsift"})
+def _fetch(wanted: DataFile) -> bytes:
+    """The member of the archive with the checksum, whatever its name there."""
+    request = urllib.request.Request(wanted.archive, headers={"User-Agent": "kernsift"})
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as reply:
         content: bytes = reply.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError("is larger than any file of the paper")
-    if origin.member is None:
-        return content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return archive.read(origin.member)
+        for member in archive.infolist():
+            if member.file_size <= _LARGEST and _checksum(found := archive.read(member)) == wanted.sha256:
+                return found
+    raise ValueError("holds other files")
 
 
 @dataclass(frozen=True)

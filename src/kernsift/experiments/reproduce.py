@@ -23,7 +23,7 @@ from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
 from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
 from kernsift.experiments.summary import COLUMNS, Reproduction, Row, summarise
-from kernsift.experiments.trials import FILE, Task, TrialStore, Values, key_of, run_trial
+from kernsift.experiments.trials import FILE, Task, TrialStore, Values, run_trial
 
 _QUICK_TRIALS = 3
 
@@ -80,16 +80,19 @@ def reproduce(
         for setting in artefact.settings
         for trial in range(trials)
     ]
-    missing = [task for task in tasks if key_of(task) not in records.values]
+    missing = [task for task in tasks if task.key not in records.values]
     if len(missing) < len(tasks):
         print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; continuing.", flush=True)
     progress = Progress([task.group for task in missing], "trial")
     running = _on_cluster(missing, cluster) if cluster is not None else run_tasks(run_trial, missing, workers)
     with closing(running) as results:
         for task, values in results:
-            records.add(key_of(task), values)
+            records.add(task.key, values)
             progress.advance(task.group)
-    finished = {a.name: {s.label: list(records.of(a, s, seed, trials)) for s in a.settings} for a in wanted}
+    finished: dict[str, dict[str, list[tuple[int, Values]]]]
+    finished = {a.name: {s.label: [] for s in a.settings} for a in wanted}
+    for task in tasks:
+        finished[task.artefact.name][task.setting.label].append((task.trial, records.values[task.key]))
     rows = [row for a in wanted for s in a.settings for row in summarise(a, s, finished[a.name][s.label])]
     result = Reproduction(wanted, rows, finished, left_out, time.monotonic() - start, trials, seed, data_dir)
     _write(result, folder)

@@ -7,8 +7,9 @@ depends neither on the order of the trials nor on which process, machine or back
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from kernsift.experiments.problems import PROBLEMS, DataSets, Sample
 
 # method -> measure -> value, all of it JSON
 Values = dict[str, dict[str, Any]]
+# Artefact, setting, fingerprint and number of a trial.
+Key = tuple[str, str, str, int]
 FILE = "trials.jsonl"
 
 
@@ -39,6 +42,12 @@ class Task:
     @property
     def group(self) -> str:
         return f"{self.artefact.name}, {self.setting.label}"
+
+    @cached_property
+    def key(self) -> Key:
+        """The key of the trial in the store."""
+        configuration = fingerprint(self.artefact, self.setting, self.seed)
+        return self.artefact.name, self.setting.label, configuration, self.trial
 
 
 def generator(task: Task, *parts: str) -> np.random.Generator:
@@ -119,16 +128,6 @@ def _law(task: Task) -> Values:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-Key = tuple[str, str, str, int]
-"""Artefact, setting, fingerprint and number of a trial."""
-
-
-def key_of(task: Task) -> Key:
-    """The key of a task's trial."""
-    configuration = fingerprint(task.artefact, task.setting, task.seed)
-    return task.artefact.name, task.setting.label, configuration, task.trial
-
-
 def fingerprint(artefact: Artefact, setting: Setting, seed: int) -> str:
     """Digest of what a trial's result depends on: results of an edited configuration are not mixed with others."""
     size = sorted((name, float(value)) for name, value in setting.size.items())
@@ -153,11 +152,3 @@ class TrialStore:
     def add(self, key: Key, values: Values) -> None:
         """Store a finished trial."""
         self.values[key] = self.log.append({"key": key, "values": values})["values"]
-
-    def of(self, artefact: Artefact, setting: Setting, seed: int, trials: int) -> Iterator[tuple[int, Values]]:
-        """The finished trials of a setting, in order."""
-        configuration = fingerprint(artefact, setting, seed)
-        for trial in range(trials):
-            key = artefact.name, setting.label, configuration, trial
-            if key in self.values:
-                yield trial, self.values[key]
