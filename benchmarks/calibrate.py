@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import calibrate_hard
 import numpy as np
-from calibrate_hard import run_by_name, share
+from calibrate_hard import LEVELS, matches, run_by_name, share
 from level_settings import Law, binary, heavy, normal
 from pages import DOCS
 from scipy.stats import kstest
@@ -47,7 +47,6 @@ FOLDER = DOCS / "calibration"
 
 D = 12
 KS = (1, D // 3, D - 1)
-LEVELS = (0.05, 0.01)
 ROWS = (30, 100, 1000)
 # Columns of each data set that `screen` compares.
 _WIDTH = 3
@@ -429,11 +428,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     parts = given.parts or PARTS
-    chosen = [
-        one
-        for one in stores()
-        if any(all(word in one.name for word in words.split()) for words in given.only.split(","))
-    ]
+    chosen = [store for store in stores() if matches(store.name, given.only)]
     if not chosen and given.parts == ["grid"]:
         parser.error(f"--only: no store is called like {given.only!r}")
     if not given.page:

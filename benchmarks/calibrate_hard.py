@@ -93,47 +93,46 @@ def _generator(setting: str, call: int) -> np.random.Generator:
     return np.random.default_rng([zlib.crc32(setting.encode()), call])
 
 
-def _levels(task: Task) -> Counts:
-    found: Counts = {}
-    for call in range(task.first, task.last):
-        for cell, pvalues in SETTINGS[task.setting].pvalues(_generator(task.setting, call)).items():
-            # A p-value of exactly the level may be rounded to either side of it.
-            hits = [int((pvalues <= level * (1.0 + 1e-9)).sum()) for level in LEVELS]
-            found.setdefault(cell, []).append((len(pvalues), *hits))
+def _levels(setting: str, call: int) -> dict[str, Count]:
+    found = {}
+    for cell, pvalues in SETTINGS[setting].pvalues(_generator(setting, call)).items():
+        # A p-value of exactly the level may be rounded to either side of it.
+        hits = [int((pvalues <= level * (1.0 + 1e-9)).sum()) for level in LEVELS]
+        found[cell] = (len(pvalues), *hits)
     return found
 
 
-def _coverage(task: Task) -> Counts:
-    cell = interval_coverage.CELLS[task.setting]
-    found: Counts = {}
-    for call in range(task.first, task.last):
-        for rule in interval_coverage.RULES:
-            # The same data for every rule.
-            for kind, (inside, among) in interval_coverage.covered(cell, rule, _generator(task.setting, call)).items():
-                found.setdefault(f"{rule}, {kind}", []).append((among, inside, 0))
+def _coverage(setting: str, call: int) -> dict[str, Count]:
+    found = {}
+    for rule in interval_coverage.RULES:
+        # The same data for every rule.
+        covered = interval_coverage.covered(interval_coverage.CELLS[setting], rule, _generator(setting, call))
+        found |= {f"{rule}, {kind}": (among, inside, 0) for kind, (inside, among) in covered.items()}
     return found
 
 
-def _tail(task: Task) -> Counts:
-    found: Counts = {}
-    for call in range(task.first, task.last):
-        for level, hits in zip(far_tail.LEVELS, far_tail.below(task.setting, call), strict=True):
-            found.setdefault(f"{level:g}", []).append((far_tail.COPIES, hits, 0))
-    return found
+def _tail(setting: str, call: int) -> dict[str, Count]:
+    counts = zip(far_tail.LEVELS, far_tail.below(setting, call), strict=True)
+    return {f"{level:g}": (far_tail.COPIES, hits, 0) for level, hits in counts}
 
 
-_RUN: dict[str, Callable[[Task], Counts]] = {"levels": _levels, "coverage": _coverage, "tail": _tail}
+# The counts of one call by cell.
+_RUN: dict[str, Callable[[str, int], dict[str, Count]]] = {"levels": _levels, "coverage": _coverage, "tail": _tail}
 
 
 def run_task(task: Task) -> tuple[Task, Counts | str]:
     """The counts of a task, or why the library refuses such data."""
+    found: Counts = {}
     with warnings.catch_warnings():
         # Some settings are ones that the library warns about.
         warnings.simplefilter("ignore")
         try:
-            return task, _RUN[task.part](task)
+            for call in range(task.first, task.last):
+                for cell, count in _RUN[task.part](task.setting, call).items():
+                    found.setdefault(cell, []).append(count)
         except InputError as error:
             return task, str(error)
+    return task, found
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -149,6 +148,11 @@ def calls_of(part: str, setting: str) -> int:
     return _COVERAGE_CALLS if part == "coverage" else far_tail.PERMUTATIONS // far_tail.COPIES
 
 
+def matches(name: str, only: str) -> bool:
+    """Whether a name holds all words of one of the lists that commas separate."""
+    return any(all(word in name for word in words.split()) for words in only.split(","))
+
+
 def run_part(part: str, folder: Path, workers: int, *, calls: int | None, fresh: bool, only: str) -> None:
     """Run the settings that are not on record; a setting's lines are written when its last task is done.
 
@@ -157,12 +161,7 @@ def run_part(part: str, folder: Path, workers: int, *, calls: int | None, fresh:
     path = folder / f"{part}.csv"
     known = {} if fresh and not only else _by_setting(read_rows(path, Line))
     done = set() if fresh else set(known)
-    wanted = [words.split() for words in only.split(",")]
-    chosen = [
-        name
-        for name in settings_of(part)
-        if name not in done and any(all(word in name for word in words) for words in wanted)
-    ]
+    chosen = [name for name in settings_of(part) if name not in done and matches(name, only)]
     tasks = [
         Task(part, name, first, min(first + _BATCH[part], last))
         for name in chosen
