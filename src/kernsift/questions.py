@@ -171,7 +171,7 @@ def to_result(
     if len(selected):
         outcome = call.run_test(scores, rule, selected, rng=call.rng, **call.test_options)
     else:
-        outcome = Outcome(np.empty(0), ())
+        outcome = Outcome(np.empty(0))
     every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
     listed = not isinstance(rule, Everything)
     if call.correction is None or (listed and call.family == "selected"):

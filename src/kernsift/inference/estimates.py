@@ -36,15 +36,15 @@ def effect_estimates(
     scores: Scores,
     selected: np.ndarray,
     sizes: EffectSizes | EffectsWithLaws,
-    truncation: Sequence[np.ndarray] | None,
+    truncation: Sequence[np.ndarray],
     level: np.ndarray,
 ) -> EffectEstimates:
     """Effect sizes of selected features and their intervals, from the truncated distribution of each score.
 
     `level` has one level per feature: its interval excludes 0 exactly when its one-sided p-value is at most 1 - level.
     """
-    if truncation is None or len(selected) == 0:
-        return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
+    if len(selected) == 0:
+        return EffectEstimates(sizes.point, np.empty((0, 2)))
     if isinstance(sizes, EffectsWithLaws):
         return _from_laws(sizes, truncation, level)
     sd = np.sqrt(scores.cov.diagonal()[selected])
@@ -150,7 +150,7 @@ class Estimates:
         if self._work is None or self._sizes is None:
             return None
         pieces = self._work[2].truncation
-        if pieces is None or all(piece is EVERYWHERE for piece in pieces):
+        if all(piece is EVERYWHERE for piece in pieces):
             return self._sizes.point
         return self._estimated(np.arange(len(pieces))).median_unbiased
 
@@ -185,7 +185,7 @@ class Estimates:
         levels = coverage.levels(len(selected))[rows]
         if len(rows) < len(selected) and scores.effects is not None:
             sizes = scores.effects(selected[rows])
-            truncation = None if truncation is None else tuple(truncation[row] for row in rows)
+            truncation = tuple(truncation[row] for row in rows)
         found = effect_estimates(scores, selected[rows], sizes, truncation, levels)
         return found if found.intervals is None else found._replace(intervals=coverage.extended(found.intervals, rows))
 

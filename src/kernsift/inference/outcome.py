@@ -19,8 +19,8 @@ class Outcome:
     ----------
     log_pvalues : ndarray of shape (k,)
         Natural logarithms of the p-values, finite for statistics of any size.
-    truncation : tuple of ndarray of shape (m, 2), or None
-        For each feature the union of intervals that its score was conditioned on; None where a test has none.
+    truncation : tuple of ndarray of shape (m, 2)
+        For each feature the union of intervals that its score was conditioned on.
     fit : ScalingFit or None
         The fitted scaling law of the multiscale test.
 
@@ -32,7 +32,7 @@ class Outcome:
     """
 
     log_pvalues: np.ndarray
-    truncation: tuple[np.ndarray, ...] | None = None
+    truncation: tuple[np.ndarray, ...] = ()
     fit: ScalingFit | None = None
 
     @property
