@@ -151,14 +151,11 @@ def make_encoding(
             raise _mixed_kinds_error(names[i], scans, i, mixed[0])
         labels = set().union(*(one.levels.get(i, ()) for one in scans))
         levels[i] = tuple(sorted(labels.union(*(map(label[i], own.tolist()) for own in numbers.get(i, [])))))
-        texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
-    categories: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for i, own in numbers.items():
-        values = np.unique(np.concatenate(own))
-        if i not in levels:
-            levels[i] = tuple(map(label[i], values.tolist()))
-            texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
-        categories[i] = values, np.array([texts[i][label[i](value)] for value in values.tolist()])
+    distinct = {i: np.unique(np.concatenate(own)) for i, own in numbers.items()}
+    named = {i: tuple(map(label[i], values.tolist())) for i, values in distinct.items()}
+    levels |= {i: own for i, own in named.items() if i not in levels}
+    texts |= {i: {level: float(code) for code, level in enumerate(own)} for i, own in levels.items()}
+    categories = {i: (values, np.array([texts[i][name] for name in named[i]])) for i, values in distinct.items()}
     origin = {}
     for i in decisions.dates:
         firsts = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
