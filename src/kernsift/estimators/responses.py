@@ -115,7 +115,7 @@ class Response(NamedTuple):
 
 def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
     """The label of two samples whose rows are stacked."""
-    cells = asarray_like((np.arange(n + m) >= n).astype(np.int64), values)
+    cells = asarray_like(np.repeat([0, 1], [n, m]), values)
     counts = asarray_like(np.array([n, m], dtype=float), values)
     return _two_classes(n + m, cells, counts, adaptive)
 
