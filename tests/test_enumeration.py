@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import comb
 
 from kernsift import compare, relate, screen
-from kernsift.estimators.null_laws.discreteness import few_outcomes
+from kernsift.estimators.null_laws.discreteness import MOST_ENUMERATED, few_outcomes, few_tables
 from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
@@ -539,3 +539,19 @@ def test_no_pvalue_is_below_the_probability_of_the_table():
     X = np.zeros((200, 1))
     X[:2] = 1.0
     assert relate(X, response, correction=None, random_state=0).pvalues[0] >= 1 / 19_900 - 1e-12
+
+
+@pytest.mark.parametrize("values", [3, 13, 14, 15, 20])
+@pytest.mark.parametrize(
+    "cells", [(300, 3), (300, 4), (300, 5), (300, 2, 2), (300, 2, 2, 1), (40, 1, 1, 1, 1, 1), (60, 20)]
+)
+def test_few_tables_are_counted_for_any_numbers_of_values_and_rows(values: int, cells: tuple[int, ...]) -> None:
+    # Columns have few tables where there are few ways to share out the rows of all values but the commonest among the
+    # cells, or those of all cells but the commonest among the values. The commonest value has the other rows.
+    counts = np.full((2, values), 1)
+    counts[1] = 2
+    counts[:, 0] = sum(cells) - counts[:, 1:].sum(axis=1)
+    of_cells = math.prod(math.comb(cell + values - 1, values - 1) for cell in sorted(cells)[:-1])
+    of_values = [math.prod(math.comb(c + len(cells) - 1, c) for c in sorted(own)[:-1]) for own in counts.tolist()]
+    few = [min(of_cells, one) <= MOST_ENUMERATED for one in of_values]
+    assert few_tables(counts.astype(float), np.array(cells)).tolist() == few

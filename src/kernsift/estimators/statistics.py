@@ -333,11 +333,12 @@ def enumerated_scores(
     elif len(unknown := np.flatnonzero(small & ~few)):
         few[unknown] = few_tables(take(known.counts, unknown, 0), cells)
     heavy, meet = np.zeros_like(few), np.zeros_like(few)
-    for one in statistics:
+    permuted, few_labelled = unbounded and response.n <= MOST_PERMUTED, cells.sum() - cells.max() <= FEW_LABELLED
+    for one in statistics if permuted or few_labelled else ():
         own, other = (diagonal_share(part, response.n) for part in (one.fitted.own, one.target.own))
-        if unbounded and response.n <= MOST_PERMUTED:
+        if permuted:
             heavy |= carried_by_few_rows(own, other, response.n) & ~few & ~fisher
-        elif cells.sum() - cells.max() <= FEW_LABELLED:
+        else:
             meet |= few_products(own, other, response.n) & ~few & small
     shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))

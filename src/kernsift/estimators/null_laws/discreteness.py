@@ -16,8 +16,9 @@ from kernsift.execution.arrays import Array, namespace, take, to_numpy
 
 MOST_ENUMERATED = 5_500
 """The most outcomes that are enumerated; others are sampled."""
-# With more values, and more cells, there are more tables than these.
-_FEW_KINDS = 1 + int(math.log2(MOST_ENUMERATED))
+# With more values, and more rows outside the commonest cell of the response, there are more tables than these: at least
+# 2^13, and at least the 8,568 ways to share out 5 rows among 14 values.
+_FEW_KINDS, _FEW_OTHERS = 1 + int(math.log2(MOST_ENUMERATED)), 4
 SPARSE, FEW_ROWS = 15, 40
 """A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a
 column with two values that has no more rows than the second bound."""
@@ -85,9 +86,10 @@ def few_tables(counts: Array, cells: np.ndarray) -> np.ndarray:
     It takes longer than the continuous law, so that it is done only where that law gives a p-value up to `NULL_TAIL`.
     """
     used = _used_values(counts)
-    few = np.minimum(used, len(cells)) <= _FEW_KINDS
+    few = (used <= _FEW_KINDS) | (cells.sum() - cells.max() <= _FEW_OTHERS)
     few &= (used > 2) | (len(cells) > 2)  # Fisher's test has a closed form
-    few[few] = log_tables(take(counts, np.flatnonzero(few), 0), cells) <= math.log(MOST_ENUMERATED)
+    if few.any():
+        few[few] = log_tables(take(counts, np.flatnonzero(few), 0), cells) <= math.log(MOST_ENUMERATED)
     return few
 
 
