@@ -194,7 +194,7 @@ class Table:
         """The features at these positions, in this order, in memory; all rows unless some are named."""
         chosen = np.asarray(features, dtype=np.intp)
         offsets, columns = ranges(self.offsets[chosen], self.offsets[chosen + 1])
-        names = tuple(self.names[j] for j in chosen.tolist())
+        names = tuple(map(self.names.__getitem__, chosen.tolist()))
         return Table(
             names=names,
             values=self.part(columns, rows),

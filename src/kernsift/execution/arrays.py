@@ -11,7 +11,8 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -39,15 +40,12 @@ def _numpy() -> Any:
     own = SimpleNamespace(
         **vars(np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy"))
     )
-    own.sum, own.max, own.all, own.any = map(_reduction, (np.add, np.maximum, np.logical_and, np.logical_or))
+    reductions = (np.add, np.maximum, np.logical_and, np.logical_or)
+    own.sum, own.max, own.all, own.any = (partial(ufunc.reduce, axis=None) for ufunc in reductions)
     own.take = lambda x, indices, *, axis=0: x.take(indices, axis=axis, mode=INDEX_MODE)
-    own.matrix_transpose = lambda x: x.mT
+    own.matrix_transpose = attrgetter("mT")
     own.astype = lambda x, dtype, *, copy=True: x.astype(dtype, copy=copy)
     return own
-
-
-def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
-    return lambda x, *, axis=None, **options: ufunc.reduce(x, axis=axis, **options)
 
 
 _HOST = _numpy()
@@ -216,9 +214,10 @@ def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
     if isinstance(index, slice):
         axis = axis % array.ndim
         return array[(slice(None),) * axis + (index,) + (slice(None),) * (array.ndim - axis - 1)]
-    if isinstance(array, np.ndarray) and not array.flags.c_contiguous and axis == 0:
-        # `take` would copy the whole view first.
-        return array[index]
+    if isinstance(array, np.ndarray):
+        # `take` would copy the whole of a view first.
+        copied = axis == 0 and not array.flags.c_contiguous
+        return array[index] if copied else array.take(index, axis=axis, mode=INDEX_MODE)
     return namespace(array).take(array, asarray_like(index, array), axis=axis)
 
 
