@@ -10,6 +10,8 @@ from scipy.special import log_ndtr
 from kernsift.estimators.scores import Scores
 from kernsift.inference.scaling_law import ScalingFit
 
+_SMALLEST = np.log(np.finfo(float).tiny)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -38,7 +40,7 @@ class Outcome:
     @property
     def pvalues(self) -> np.ndarray:
         """The p-values, in (0, 1]: what underflows is reported as the smallest normal number, not as 0."""
-        return np.exp(np.clip(self.log_pvalues, np.log(np.finfo(float).tiny), 0.0))
+        return np.exp(np.clip(self.log_pvalues, _SMALLEST, 0.0))
 
 
 def standardised(scores: Scores, selected: np.ndarray) -> np.ndarray:

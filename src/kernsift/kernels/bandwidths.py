@@ -172,7 +172,9 @@ def _middle_gaps(ordered: Array) -> tuple[Array, Array]:
 def _gaps(ordered: Array) -> Array:
     """Row by row, the differences of all pairs of ordered values."""
     ones, others = _pairs(int(ordered.shape[1]))
-    return take(ordered, others, 1) - take(ordered, ones, 1)
+    gaps = take(ordered, others, 1)
+    gaps -= take(ordered, ones, 1)
+    return gaps
 
 
 @lru_cache(maxsize=8)

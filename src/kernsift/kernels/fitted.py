@@ -289,13 +289,14 @@ def fit_kernels(
     numeric = ~pooled.categorical
     if isinstance(chosen, Custom):
         check_function(chosen, pooled, np.flatnonzero(numeric))
+    median = isinstance(given, str) and given == "median" and numeric.any() and chosen.kind in ("distance", "product")
+    waits = late == "sorted" or (late == "read" and pooled.memory is not None) or isinstance(pooled, SparseTable)
+    if median and waits and (widths == 1).all():
+        return LateKernels.of(pooled, chosen)
     columns = np.flatnonzero(np.repeat(numeric, widths))
     scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
-    if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
-        waits = late == "sorted" or (late == "read" and pooled.memory is not None)
-        if (waits or isinstance(pooled, SparseTable)) and (widths == 1).all():
-            return LateKernels.of(pooled, chosen)
+    if median:
         distances, middle = column_medians(pooled, columns, rows_to_sort(pooled.n))
         if chosen.kind == "product":
             centre = np.zeros(len(scale), dtype=dtype_of(pooled.prototype))

@@ -228,7 +228,7 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     ends, lower, upper = _rank_ranges(n, most)
 
     def at(ranks: np.ndarray) -> Array:
-        return xp.astype(ordered.at(ranks), edges.dtype)
+        return xp.astype(ordered.at(ranks), edges.dtype, copy=False)
 
     regular = xp.all(chosen == at(_places(n, most)), axis=1)[:, None]
     middle = at(lower) / 2 + at(upper) / 2
