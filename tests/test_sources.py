@@ -1051,7 +1051,27 @@ def test_lines_of_equal_fields_are_counted_by_the_block(
 ) -> None:
     """Whatever is odd in any way is left to the reader of rows, which tells what is wrong."""
     monkeypatch.setattr(text_dialects, "_BLOCK", block)
-    assert text_dialects._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig") == rows
+    found = text_dialects._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig", "X")
+    assert found == (None if rows is None else (*rows, len(content)))
+
+
+def test_compressed_text_is_unpacked_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once to check its lines, once to read it."""
+    content = b"a,b\n" + b"1.5,2.5\n" * 200_000
+    path, unpacked = written(tmp_path, "t.csv.gz", gzip.compress(content)), []
+
+    class Counted(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            unpacked.append(len(found := super().read(size)))
+            return found
+
+        def read1(self, size: int = -1) -> bytes:
+            unpacked.append(len(found := super().read1(size)))
+            return found
+
+    monkeypatch.setitem(text_dialects._PACKED, b"\x1f\x8b", Counted)
+    assert as_table(path).n == 200_000
+    assert sum(unpacked) < 2.5 * len(content)
 
 
 @pytest.mark.parametrize("digits", [6, 13, 16, 17])
@@ -1060,7 +1080,7 @@ def test_numbers_of_a_text_are_read_to_the_last_digit(digits: int, tmp_path: Pat
     rng = np.random.default_rng(digits)
     cells = [f"{value:.{digits}g}" for value in rng.uniform(0.1, 1e3, 4000)] + ["0.1", "123456789012345", "0", "-.5"]
     path = written(tmp_path, "t.csv", "\n".join(["a,b", *(f"{cell},x" for cell in cells)]).encode())
-    regular = text_dialects._regular_rows(str(path), ",", "utf-8-sig")
+    regular = text_dialects._regular_rows(str(path), ",", "utf-8-sig", "X")
     assert regular is not None and regular.short == (digits <= 13)
     assert as_table(path).part(slice(0, 1))[:, 0].tolist() == list(map(float, cells))
 

@@ -115,7 +115,6 @@ class TextTable(NamedTuple):
     @classmethod
     def of(cls, path: str, argument: str, encoding: str | None) -> TextTable:
         name = f"{argument}: {path}"
-        size = _unpacked_size(path, name)
         if encoding is None:
             with opened(path) as file:
                 encoding = _encoding(file.read(_START), name)
@@ -124,12 +123,13 @@ class TextTable(NamedTuple):
                 sample = lines.read(_SAMPLE + 1)
             _check_format(sample, name)
             separator = _separator_of(sample)
-            regular = _regular_rows(path, separator, encoding)
+            regular = _regular_rows(path, separator, encoding, name)
+            size = _unpacked_size(path, name) if regular is None else regular.size
             # newline="" lets lines end in any way, that of old Macintoshes included.
             with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
                 dialect = _check_rows(lines if regular is None else islice(lines, _SAMPLE_ROWS), separator, name)
                 if regular is not None:
-                    rows, spaces, short = regular
+                    rows, spaces, short, _ = regular
                     short = short and dialect.named  # or else the first line has numbers as well
                     dialect = replace(dialect, rows=rows - dialect.named, spaces=spaces, short=short)
                 return cls(path, argument, encoding, dialect, size)
@@ -161,19 +161,23 @@ class RegularRows(NamedTuple):
     rows: int
     spaces: bool  # whether there are any
     short: bool  # whether below the first line no cell is longer, or has an exponent, than any parser reads exactly
+    size: int  # in bytes, after unpacking
 
 
-def _regular_rows(path: str, separator: str, encoding: str) -> RegularRows | None:
-    """The rows of such a file; None of another.
+def _regular_rows(path: str, separator: str, encoding: str, name: str) -> RegularRows | None:
+    """The rows of such a file, which messages call `name`; None of another.
 
     Separators and ends of lines are counted by the block, which takes a tenth of the time of a reader of rows.
     """
     if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
         return None
     mark, rows, fields, spaces, short, rest = ord(separator), 0, 0, False, True, b""
+    packed, size = os.path.getsize(path), 0
     with opened(path) as file:
         while True:
             read = file.read(_BLOCK)
+            size += len(read)
+            check_unpacked_size(name, packed, size, np.inf)
             block = rest + (read or b"\n")
             end = block.rfind(b"\n") + 1
             block, rest = block[:end], block[end:]
@@ -202,7 +206,7 @@ def _regular_rows(path: str, separator: str, encoding: str) -> RegularRows | Non
             rows += len(counts)
             spaces = spaces or b" " in block
             if not read:
-                return RegularRows(rows, spaces, short)
+                return RegularRows(rows, spaces, short, size)
 
 
 def _has_exponents(data: np.ndarray) -> bool:
