@@ -18,7 +18,7 @@ from scipy import sparse
 
 from kernsift import relate
 from kernsift.data.inputs import as_candidates, as_pair, as_table, as_xy
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, owned, stack
 from kernsift.exceptions import InputError
 
 FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -234,14 +234,26 @@ def test_parts_of_stacked_copies_do_not_change_with_the_input(order: Any) -> Non
     rng = np.random.default_rng(0)
     X, Y = (np.array(rng.normal(size=(n, 4)), order=order) for n in (5, 3))
     tables = as_pair(X, Y)
-    expected, owned = np.concatenate([X, Y]), [table.owned() for table in tables]
+    expected, copies = np.concatenate([X, Y]), owned(tables)
     X[:], Y[:] = 0.0, 0.0
-    together = stack(owned)
+    together = stack(copies)
+    assert all(np.shares_memory(together.part(slice(1, 3)), copy.values) for copy in copies)
     for columns in (slice(None), slice(1, 3), np.array([3, 0])):
         for rows in (None, slice(2, 7), np.array([7, 0, 4])):
             found = together.part(columns, rows)
             np.testing.assert_array_equal(found, expected[slice(None) if rows is None else rows][:, columns])
-    np.testing.assert_array_equal(stack(owned[::-1]).part(slice(None)), np.roll(expected, 3, axis=0))
+    np.testing.assert_array_equal(stack(copies[::-1]).part(slice(None)), np.roll(expected, 3, axis=0))
+
+
+def test_rows_of_an_array_are_stacked_only_where_they_are_all_of_it() -> None:
+    whole = np.arange(24.0).reshape(8, 3)
+    for rows in ([slice(0, 5), slice(5, 8)], [slice(0, 4), slice(4, 7)], [slice(3, 8), slice(0, 3)]):
+        parts = [as_table(whole[some]) for some in rows]
+        np.testing.assert_array_equal(stack(parts).values, np.concatenate([whole[some] for some in rows]))
+    halves = [as_table(whole[::2]), as_table(whole[1::2])]
+    np.testing.assert_array_equal(stack(halves).values, np.concatenate([whole[::2], whole[1::2]]))
+    mixed = owned([as_table(whole[:5].astype(np.float32)), as_table(whole[5:])])
+    assert [table.values.dtype for table in mixed] == [np.float32, np.float64]
 
 
 def test_take_select_stack_constant() -> None:

@@ -20,7 +20,7 @@ from kernsift.data.rows.identifiers import note_identifiers
 from kernsift.data.rows.row_arguments import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, owned, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
@@ -220,7 +220,7 @@ def compare(
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=rule
         )
-        one, two = one.owned(), two.owned()
+        one, two = owned([one, two])
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
@@ -474,7 +474,8 @@ def screen(
     call = CallSettings.from_arguments("screen", SCREEN, locals())
     with call.execution_context():
         base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)
-        base, others = base.owned(), {name: other.owned() for name, other in others.items()}
+        base, *copies = owned([base, *others.values()])
+        others = dict(zip(others, copies, strict=True))
         check_selection(k, threshold, len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
         kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)

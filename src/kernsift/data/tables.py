@@ -21,7 +21,7 @@ MISSING_LEVEL = "(missing)"
 # Tables up to this many bytes are copied, so that lazy computations do not depend on later changes of the input.
 _COPIED = 2**26
 
-__all__ = ["Table", "spaced_rows", "stack"]
+__all__ = ["Table", "owned", "spaced_rows", "stack"]
 
 
 class Piece(NamedTuple):
@@ -212,7 +212,9 @@ class _Stacked(Table):
     def __init__(self, tables: Sequence[Table]) -> None:
         found = [table.incomplete for table in tables if table.incomplete is not None]
         incomplete, ends = np.any(found, axis=0) if found else None, np.cumsum([table.n for table in tables])
-        self._set(tables[0], incomplete=incomplete, _tables=tuple(tables), _ends=ends)
+        whole = _array_of_rows(tables)
+        known = {} if whole is None else {"values": whole}
+        self._set(tables[0], incomplete=incomplete, _tables=tuple(tables), _ends=ends, **known)
 
     _tables: tuple[Table, ...]
     _ends: np.ndarray
@@ -306,6 +308,31 @@ class _Stacked(Table):
 def stack(tables: Sequence[Table]) -> Table:
     """The concatenated rows of several tables with the same features and codes."""
     return tables[0] if len(tables) == 1 else tables[0].above(tables[1:])
+
+
+def owned(tables: Sequence[Table]) -> list[Table]:
+    """The same with copies of the values, as `Table.owned`, of tables with the same features.
+
+    The copies are rows of one array, so that stacking them takes no more memory.
+    """
+    if not all(table.copied and table.values.dtype == tables[0].values.dtype for table in tables):
+        return [table.owned() for table in tables]
+    parts = [table.values for table in tables]
+    rows = np.split(np.concatenate(parts), np.cumsum([len(part) for part in parts[:-1]]))
+    return [table.with_values(own) for table, own in zip(tables, rows, strict=True)]
+
+
+def _array_of_rows(tables: Sequence[Table]) -> np.ndarray | None:
+    """The array whose rows are those of the tables, in this order, as those of `owned` are; None if there is none."""
+    if any(type(table) is not Table or not isinstance(table.values, np.ndarray) for table in tables):
+        return None
+    whole = tables[0].values.base
+    if type(whole) is not np.ndarray or whole.shape != (sum(table.n for table in tables), *tables[0].values.shape[1:]):
+        return None
+    rows = np.split(whole, np.cumsum([table.n for table in tables[:-1]]))
+    pairs = zip(rows, tables, strict=True)
+    same = all(own.__array_interface__ == table.values.__array_interface__ for own, table in pairs)
+    return whole if same else None
 
 
 def spaced_rows(n: int, most: int) -> np.ndarray:

@@ -60,7 +60,7 @@ def complete_screen(
     sizes = np.array([table.n for table in candidates.values()])
     first = [view.at(np.arange(reference.n)) for view in whole]
     ends, seed = reference.n + np.cumsum([0, *sizes]), int(rng.integers(2**32))
-    measured = _Measured(whole, first, ends, table.part(slice(None)), seed, kernels.kernel.unbounded)
+    measured = _Measured(whole, first, ends, table.values, seed, kernels.kernel.unbounded)
     score, winner, sd, point = (np.zeros(len(sizes)) for _ in range(4))
     gaps = np.empty(len(sizes), dtype=object)
     for place, found in enumerate(parallel_map(measured.score, range(len(sizes)), most_at_once(whole[0].sizes))):
@@ -129,7 +129,7 @@ def _views(
     table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
 ) -> list[View] | list[GroupView]:
     """The factors of all rows under each kernel view, with one point per row."""
-    values = table.part(slice(None))
+    values = table.values
     ones = _ones(table.n, values)
     landmarks = landmark_rows(table.n, rng)
     return group_views(kernel_views(kernels, adaptive), Grid(values, None), ones, np.array([0]), landmarks)
