@@ -1,6 +1,7 @@
 """Estimators that use all the data: complete, cross, and screening with them."""
 
 import sys
+import tracemalloc
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,7 @@ from kernsift.estimators import (
 )
 from kernsift.estimators.cross import joint_factor
 from kernsift.estimators.draws.designs import halves
-from kernsift.estimators.responses import label_response, table_response
+from kernsift.estimators.responses import _distinct_rows, label_response, table_response
 from kernsift.estimators.scores import ScoreScales
 from kernsift.estimators.statistics import best_pairs, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.views import fitted_views
@@ -747,6 +748,34 @@ def test_searching_in_intervals_is_a_binary_search(dtype):
     rows[:, 7], rows[:, 8] = np.finfo(dtype).max, np.finfo(dtype).min
     expected = [np.searchsorted(own, values) for own, values in zip(edges, rows, strict=True)]
     np.testing.assert_array_equal(search(edges, rows), expected)
+    small = search(edges, rows, np.uint8)
+    assert small.dtype == np.uint8
+    np.testing.assert_array_equal(small, expected)
+
+
+def test_screen_copies_its_rows_once():
+    rng = np.random.default_rng(0)
+    base, others = rng.normal(size=(50, 64)), rng.normal(size=(60, 500, 64))
+    named = {f"c{i}": other for i, other in enumerate(others)}
+    screen(base, {"c0": others[0]}, random_state=0)  # what is imported on first use takes memory of its own
+    tracemalloc.start()
+    try:
+        screen(base, named, random_state=0, n_jobs=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * others.nbytes
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_distinct_rows_are_those_of_numpy(order):
+    rng = np.random.default_rng(0)
+    for n, w in ((1, 1), (2, 3), (50, 2), (400, 3)):
+        values = np.array(rng.integers(-2, 3, (n, w)), dtype=float, order=order)
+        values[::3] *= -1.0  # -0.0 equals 0.0
+        expected = np.unique(values, axis=0, return_inverse=True, return_counts=True)[1:]
+        for found, known in zip(_distinct_rows(values), expected, strict=True):
+            np.testing.assert_array_equal(found, known.ravel())
 
 
 def test_a_small_call_makes_few_calls_of_functions():

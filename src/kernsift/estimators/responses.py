@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,7 +163,7 @@ def table_response(
     names = dict.fromkeys(pair.response for pair in pairs)
     alike, rows = None, to_numpy(counts)
     if cells is None:
-        alike, rows = np.unique(to_numpy(y.values), axis=0, return_inverse=True, return_counts=True)[1:]
+        alike, rows = _distinct_rows(to_numpy(y.values))
     symmetric = bool(kernels.categorical[0])
     if symmetric and cells is not None and used.sum() > CATEGORIES:
         # A table of counts of every feature by every category would be large.
@@ -173,7 +173,22 @@ def table_response(
     else:
         views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks, added_rows=_ADDED_ROWS)
     found = _response(y.n, cells, counts, views, pairs, _log_matchings(rows, symmetric))
-    return found._replace(alike=None if alike is None else alike.ravel())
+    return found._replace(alike=alike)
+
+
+def _distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) the number of each row's values among the distinct ones in increasing order, and the rows with each.
+
+    As `numpy.unique` of rows, which takes several times the memory of the rows.
+    """
+    order = np.lexsort(values.T[::-1])
+    new = np.zeros(len(order), dtype=bool)
+    for column in values.T:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    alike = np.empty(len(order), dtype=np.intp)
+    alike[order] = new.cumsum()
+    return alike, np.bincount(alike)
 
 
 def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:
@@ -202,33 +217,24 @@ def _response(
     return Response(n, cells, counts, known, pairs, ceiling)
 
 
-def response_sums(known: Tabulation, response: Response) -> dict[str, Any]:
-    """By view of the response, sums (b, G, p) of its factor over the rows of each point of a block of features.
+def response_sums(known: Tabulation, response: Response, view: ResponseView) -> Any:
+    """Sums (b, G, p) of the factor of a view of the response over the rows of each point of a block of features.
 
-    For features with one point per row in host memory, functions from rows to their factor (rows, p).
+    For features with one point per row in host memory, a function from rows to their factor (rows, p).
     """
-    by_row = known.joint is None and known.codes is None and isinstance(known.counts, np.ndarray)
-    points = known.counts.shape[1]
 
-    def rows_of(view: ResponseView, rows: slice) -> Array:
+    def rows_of(rows: slice) -> Array:
         found = response.at(rows, view)
         return namespace(found).matrix_transpose(found)
 
-    def sums(view: ResponseView) -> Any:
-        if by_row:
-            return partial(rows_of, view)
-        if known.joint is not None:
-            return known.joint @ namespace(known.joint).matrix_transpose(view.factor)
-        if known.codes is None:
-            return rows_of(view, slice(None))[None, ...]
-        if isinstance(view.fitted.view, GroupView):
-            return view.fitted.view.summed(known.codes, points)
-        return summed_rows(known.codes, response.at(None, view), points)
-
-    # Several names may be those of one view, as of several columns.
-    different = {id(view.fitted): view for view in response.views.values()}
-    found = {key: sums(view) for key, view in different.items()}
-    return {name: found[id(view.fitted)] for name, view in response.views.items()}
+    if known.joint is not None:
+        return known.joint @ namespace(known.joint).matrix_transpose(view.factor)
+    if known.codes is None:
+        return rows_of if isinstance(known.counts, np.ndarray) else rows_of(slice(None))[None, ...]
+    points = known.counts.shape[1]
+    if isinstance(view.fitted.view, GroupView):
+        return view.fitted.view.summed(known.codes, points)
+    return summed_rows(known.codes, response.at(None, view), points)
 
 
 def summed_rows(codes: Array, values: Array, points: int) -> Array:

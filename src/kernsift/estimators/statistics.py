@@ -116,11 +116,16 @@ class FittedStatistic(NamedTuple):
 
 def fit_statistics(views: Mapping[str, FittedView], known: Tabulation, response: Response) -> list[FittedStatistic]:
     """T of features under every pair of views, and its law."""
-    sums = response_sums(known, response)
-    return [
-        _fit_statistic(views[pair.feature], response.views[pair.response], sums[pair.response], response.n)
-        for pair in response.pairs
-    ]
+    found: dict[Pair, FittedStatistic] = {}
+    # Several names may be those of one view, as of several columns. The sums of one view at a time are in memory.
+    different = {id(view.fitted): view for view in response.views.values()}
+    for own, view in different.items():
+        pairs = [pair for pair in response.pairs if id(response.views[pair.response].fitted) == own]
+        sums = response_sums(known, response, view) if pairs else None
+        for pair in pairs:
+            found[pair] = _fit_statistic(views[pair.feature], response.views[pair.response], sums, response.n)
+        del sums
+    return [found[pair] for pair in response.pairs]
 
 
 def _fit_statistic(fitted: FittedView, target: ResponseView, sums: Any, n: int) -> FittedStatistic:
@@ -272,19 +277,25 @@ def at_distinct_rows(
         statistics = [one._replace(target=targets[id(one.target)]) for one in statistics]
     if values is None:
         return known, statistics, response
-    cells = to_numpy(response.counts)
-    own = np.ascontiguousarray(to_numpy(values) + 0.0)  # -0.0 equals 0.0
-    rows = own.view(np.dtype((np.void, own.itemsize * own.shape[1])))[:, 0]
-    some = rows[spaced_rows(len(rows), _SEEN_ROWS)]
-    different = len(some) < len(rows) and 2 * len(np.unique(some)) > len(some)
-    if different and (len(rows) > _MOST_DISTINCT or not (unbounded or has_rare_rows(cells[cells > 0], False))):
+    cells, n = to_numpy(response.counts), int(values.shape[0])
+    some = _rows_as_bytes(take(values, spaced_rows(n, _SEEN_ROWS), 0))
+    different = len(some) < n and 2 * len(np.unique(some)) > len(some)
+    if different and (n > _MOST_DISTINCT or not (unbounded or has_rare_rows(cells[cells > 0], False))):
         return same
-    _, first, codes, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    _, first, codes, counts = np.unique(
+        _rows_as_bytes(values), return_index=True, return_inverse=True, return_counts=True
+    )
     if len(first) > _MOST_DISTINCT:
         return same
     views = {id(one.fitted): View(to_numpy(one.view.at(first)), to_numpy(one.view.sizes)) for one in statistics}
     merged = [one._replace(fitted=one.fitted._replace(view=views[id(one.fitted)])) for one in statistics]
     return Tabulation(counts[None, :].astype(float), None, codes[None, :]), merged, response
+
+
+def _rows_as_bytes(values: Array) -> np.ndarray:
+    """(n,) the rows of values (n, w) as bytes, which are equal for equal rows."""
+    own = np.ascontiguousarray(to_numpy(values) + 0.0)  # -0.0 equals 0.0
+    return own.view(np.dtype((np.void, own.itemsize * own.shape[1])))[:, 0]
 
 
 class DiscreteScores(NamedTuple):

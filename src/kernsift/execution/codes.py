@@ -22,18 +22,23 @@ def code_dtype(xp: Any, size: int) -> Any:
     return xp.uint8 if size <= 256 else xp.int16 if size <= 2**15 else xp.int32
 
 
-def search(edges: Array, values: Array) -> Array:
-    """`np.searchsorted` by rows: how many of the increasing `edges` (b, E) are below each of the `values` (b, n)."""
+def search(edges: Array, values: Array, dtype: Any = np.intp) -> Array:
+    """`np.searchsorted` by rows: how many of the increasing `edges` (b, E) are below each of the `values` (b, n).
+
+    `dtype` is that of codes in NumPy arrays.
+    """
     xp = namespace(values)
     edges = xp.astype(edges, values.dtype)
     if isinstance(values, np.ndarray):
-        codes: Array = np.empty(values.shape, dtype=np.intp)
+        codes: Array = np.empty(values.shape, dtype=dtype)
+        below = np.empty(values.shape[1], dtype=np.intp)
         with np.errstate(over="ignore", invalid="ignore"):
             for own, column, found in zip(edges, values, codes, strict=True):
                 if len(column) < _FEW:
                     found[:] = np.searchsorted(own, column)
                 else:
-                    _count_below(own, column, found)
+                    _count_below(own, column, below)
+                    found[:] = below
         return codes
     if compat.is_torch_array(values):
         import torch

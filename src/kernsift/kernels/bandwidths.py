@@ -206,13 +206,17 @@ def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int
     if size == 0 or len(rows) < 2:
         return 1.0
     points /= size
-    gram = to_numpy(points @ xp.matrix_transpose(points)).astype(float)
+    gram = to_numpy(points @ xp.matrix_transpose(points)).astype(float, copy=False)
     norms = np.diagonal(gram)
     low, high = np.triu_indices(len(rows), 1)
-    total = norms[low] + norms[high]
-    squares = total - 2.0 * gram[low, high]
+    squares = gram[low, high]
+    squares *= -2.0
+    total = norms[low]
+    total += norms[high]
+    squares += total
     # Rounding leaves a nonzero distance between equal rows.
-    squares[squares <= (1e-13 if dtype_of(points) == np.float64 else 1e-6) * total] = 0.0
+    total *= 1e-13 if dtype_of(points) == np.float64 else 1e-6
+    squares[squares <= total] = 0.0
     distances = np.sqrt(squares, out=squares)
-    median = float(np.median(distances)) or float(_positive_median(distances[None])[0])
+    median = float(np.median(distances, overwrite_input=True)) or float(_positive_median(distances[None])[0])
     return size * median if median > 0 else 1.0

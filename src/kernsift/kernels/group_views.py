@@ -210,7 +210,10 @@ def views_of_rows(
     for some, products in parallel_map(work, slices(0, n, _STRIP)):
         first += some
         second += products
-    second -= np.outer(first, first) / n
+    product = np.outer(first, first)
+    product /= n
+    second -= product
+    del product, products
     found = []
     for one, triangle, power, start, stop in zip(landmarks, lower, powers, ends[:-1], ends[1:], strict=True):
         place = slice(int(start), int(stop))

@@ -72,7 +72,7 @@ class Grid(NamedTuple):
             return None
         xp = namespace(values)
         turned = transposed(values)
-        codes = search(self.edges, turned)
+        codes = search(self.edges, turned, code_dtype(np, self.points.shape[0]))
         return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
 
