@@ -30,8 +30,9 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted import estimator as restricted
 from kernsift.estimators.restricted import stratified_counts
+from kernsift.estimators.restricted.folded_covariance import ResponseMoments
 from kernsift.estimators.restricted.strata import Strata
-from kernsift.estimators.restricted.stratified_law import ResponseMoments, ThirdMoments
+from kernsift.estimators.restricted.stratified_law import ThirdMoments
 from kernsift.estimators.restricted.unit_responses import UnitResponse
 from kernsift.estimators.restricted.unit_views import _shape
 from kernsift.kernels.fitted import fit_kernels

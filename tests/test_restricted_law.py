@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants, moments
+from kernsift.estimators.restricted import stratified_law
+from kernsift.estimators.restricted.folded_covariance import ResponseMoments
+from kernsift.estimators.restricted.sign_flips import Flips
 from kernsift.estimators.restricted.strata import Strata
-from kernsift.estimators.restricted.stratified_law import (
-    Flips,
-    ResponseMoments,
-    ThirdMoments,
-    covariance,
-    third_moment,
-)
+from kernsift.estimators.restricted.stratified_law import ThirdMoments, covariance, third_moment
 from kernsift.kernels.low_rank import View
 
 SIZES = [[3, 4, 3, 2], [6], [2] * 7, [2, 2, 2, 5], [3, 4, 3], [4, 4, 3], [3, 1, 4]]
@@ -107,7 +104,7 @@ def test_sign_flips_of_pairs() -> None:
     assert third[0] == pytest.approx(8 * np.trace(off @ off @ off) / 64)
     flips = Flips.of(factor, strata, own)
     assert flips is not None
-    assert flips.third_moment()[0] == pytest.approx(third[0])
+    assert flips.moments(label, strata)[1][0] == pytest.approx(third[0])
 
 
 def test_closed_forms_of_sign_flips_are_those_of_all_flips() -> None:
@@ -125,7 +122,67 @@ def test_closed_forms_of_sign_flips_are_those_of_all_flips() -> None:
     expected = np.maximum((away[0] * away[1]).mean(axis=1), 0.0)
     np.testing.assert_allclose(flips[0].covariance(flips[1]), expected, rtol=1e-10)
     np.testing.assert_allclose(flips[0].covariance(flips[0]), (away[0] ** 2).mean(axis=1), rtol=1e-10)
-    np.testing.assert_allclose(flips[0].third_moment(), (away[0] ** 3).mean(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(flips[0].moments(answer, strata)[1], (away[0] ** 3).mean(axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize("directions", [(1, 1), (2, 2), (6, 3)], ids=["matrices", "more pairs", "fewer pairs"])
+def test_flips_of_a_response_with_several_directions_are_those_of_all_flips(directions: tuple[int, int]) -> None:
+    """Nine pairs are more and fewer than products of directions, which changes what is summed."""
+    rng = np.random.default_rng([9, *directions])
+    m, p = directions
+    strata = Strata.of(np.repeat(np.arange(9), 2))
+    one, other = (strata.centred(rng.exponential(size=(3, q, 18))) for q in (m, m + 1))
+    answer, target = (strata.centred(rng.normal(size=(q, 18)) ** 3) for q in (p, p + 1))
+    signs = np.repeat(np.array(list(product([1.0, -1.0], repeat=9))), 2, axis=1)
+    every = [
+        (np.einsum("bmn,pn,an->abmp", factor, response, signs, optimize=True) ** 2).sum(axis=(2, 3))
+        for factor, response in ((one, answer), (other, target))
+    ]
+    away = [part - part.mean(axis=0) for part in every]
+    flips = Flips.of(one, strata, ResponseMoments.of(answer, answer, strata))
+    assert flips is not None
+    variance, third = flips.moments(answer, strata)
+    np.testing.assert_allclose(variance, (away[0] ** 2).mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(third, (away[0] ** 3).mean(axis=0), rtol=1e-10)
+    found = covariance(one, other, strata, ResponseMoments.of(answer, target, strata))
+    expected = np.maximum((away[0] * away[1]).mean(axis=0), 0.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.sqrt(variance).max() * every[1].std())
+
+
+def test_flips_of_many_pairs_have_the_moments_of_their_products() -> None:
+    """M_bc = <d_b, d_c> <g_b, g_c> without its diagonal has the variance 2 |M0|^2 and the third moment 8 tr(M0^3)."""
+    rng = np.random.default_rng(12)
+    strata = Strata.of(np.repeat(np.arange(300), 2))
+    factor, response = strata.centred(rng.normal(size=(4, 9, 600)) ** 3), strata.centred(rng.normal(size=(8, 600)))
+    grams = factor[:, :, ::2].transpose(0, 2, 1) @ factor[:, :, ::2], response[:, ::2].T @ response[:, ::2]
+    off = 4.0 * grams[0] * grams[1] * (1.0 - np.eye(300))
+    flips = Flips.of(factor, strata, ResponseMoments.of(response, response, strata))
+    assert flips is not None
+    variance, third = flips.moments(response, strata)
+    np.testing.assert_allclose(variance, 2.0 * (off**2).sum(axis=(1, 2)), rtol=1e-10)
+    np.testing.assert_allclose(third, 8.0 * np.trace(off @ off @ off, axis1=1, axis2=2), rtol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_of_features_do_not_depend_on_the_others(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    strata, _, response = problem([3, 4, 3, 5], 1, 2, rng)
+    layout, factor = strata, strata.centred(rng.normal(size=(7, 3, 15)))
+    if weighted:
+        weights = rng.dirichlet(np.ones(6), size=(7, 4)) * strata.sizes[:, None]
+        layout = strata._replace(weights=weights.reshape(7, -1))
+        factor = rng.normal(size=(7, 3, 24))
+        factor = factor - np.repeat(layout.sums(factor.swapaxes(0, 1)).swapaxes(0, 1) / strata.sizes, 6, axis=2)
+    own, found = ResponseMoments.of(response, response, strata), []
+    for numbers in (2**20, 1):
+        monkeypatch.setattr(stratified_law, "CACHED", numbers)
+        monkeypatch.setattr(stratified_law, "NUMBERS", numbers)
+        features = ThirdMoments.of_features(factor, layout, own)
+        target = ThirdMoments.of_response(response, strata, own)
+        both = covariance(factor, factor, layout, own) if not weighted else features.variance(own)
+        found.append([features.variance(own), both, third_moment(features, target, strata)])
+    np.testing.assert_allclose(found[0][1], found[0][0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
 def test_a_single_stratum_has_the_law_of_all_permutations() -> None:

@@ -17,7 +17,7 @@ aligned ranks, and the others are of the values as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -38,9 +38,10 @@ from kernsift.estimators.pairs import CLASSES, PLAIN
 from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import Among, RestrictedCovariance, factor_among
 from kernsift.estimators.restricted.relabellings import few_values
-from kernsift.estimators.restricted.strata import Strata
+from kernsift.estimators.restricted.sign_flips import Flips
+from kernsift.estimators.restricted.strata import CACHED, Strata
 from kernsift.estimators.restricted.stratified_counts import CountedFactor, RowCodes, StratifiedCounts
-from kernsift.estimators.restricted.stratified_law import Flips, ThirdMoments, covariance, third_moment
+from kernsift.estimators.restricted.stratified_law import ThirdMoments, covariance, third_moment
 from kernsift.estimators.restricted.unit_responses import UnitResponse, stratified_invariants
 from kernsift.estimators.restricted.unit_views import (
     ALIGNED,
@@ -62,7 +63,7 @@ from kernsift.estimators.statistics import (
 )
 from kernsift.estimators.views import FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, slices, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
@@ -279,27 +280,33 @@ class _Measuring:
         """T of features under one pair of views, and its law."""
         strata, target = self.target.strata, self.target.response.views[name]
         factor, sizes, sd, third = self._moments(factor, name, strata)
-        cross = factor @ target.factor.T
-        traces = strata.sums((factor * factor).sum(axis=1))
+        diagonal, size = np.empty((len(factor), factor.shape[2])), np.empty(len(factor))
+        for some in _in_cache(factor):
+            own = factor[some]
+            diagonal[some] = np.einsum("bmn,bmn->bn", own, own)
+            size[some] = ((own @ own.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+        cross, traces = factor @ target.factor.T, strata.sums(diagonal)
         shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
-        size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
-        statistic = (cross**2).sum(axis=(1, 2))
-        return _with_law(factor, sizes, cross, target, size, traces, strata, (statistic, traces @ shares, sd, third))
+        moments = (np.einsum("bmp,bmp->b", cross, cross), traces @ shares, sd, third)
+        return _with_law(factor, sizes, cross, target, size, traces, strata, moments)
 
     def _moments(
         self, factor: np.ndarray, name: str, strata: Strata
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors in the directions of the limit law and their sizes; the standard deviation and third moment of T."""
         response, scale = self.target.moments[name, name], self.target.scale[self.target.strata.starts][strata.of_row]
-        values, vectors = np.linalg.eigh((strata.weighted(factor) * scale) @ factor.transpose(0, 2, 1))
-        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
+        scatter, turned = np.empty((*factor.shape[:2], factor.shape[1])), np.empty_like(factor)
+        for some in _in_cache(factor):
+            weighted = strata.part(some).weighted(factor[some]) * scale
+            scatter[some] = weighted @ factor[some].transpose(0, 2, 1)
+        values, vectors = np.linalg.eigh(scatter)
+        factor = np.matmul(np.flip(vectors, axis=2).transpose(0, 2, 1), factor, out=turned)
         flips = Flips.of(factor, strata, response)
         if flips is not None:
-            variance, third = flips.covariance(flips), flips.third_moment()
+            variance, third = flips.moments(self.target.response.views[name].factor, strata)
         else:
-            variance = covariance(factor, factor, strata, response)
             own = ThirdMoments.of_features(factor, strata, response)
-            third = third_moment(own, self.target.thirds[name], self.target.strata)
+            variance, third = own.variance(response), third_moment(own, self.target.thirds[name], self.target.strata)
         return factor, np.maximum(np.flip(values, axis=1), 0.0), np.sqrt(variance), third
 
     def _measured(
@@ -324,6 +331,11 @@ class _Measuring:
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         shared = (fitted.points, target.response, self.to_align, dtype)
         return measured_features(features, statistics, score, winner, *shared)._replace(gaps=gaps)
+
+
+def _in_cache(factor: np.ndarray) -> Iterator[slice]:
+    """Parts of factors (b, m, N) that several operations find in the cache."""
+    return slices(0, len(factor), max(1, CACHED // max(factor[0].size, 1)))
 
 
 def _correlations(statistics: Sequence[FittedStatistic], correlation: Callable[[int, int], np.ndarray]) -> np.ndarray:

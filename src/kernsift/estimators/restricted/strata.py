@@ -14,8 +14,13 @@ from kernsift.execution.codes import code_dtype
 
 NUMBERS = 2**20
 """Numbers of one array with a matrix for each feature and stratum."""
+CACHED = 2**17
+"""Numbers of such an array where several operations follow each other in the cache."""
 ROUNDING = 1e-12
 """What differences within strata or units are of the values at most, where they are rounding errors."""
+
+ROUNDED_VARIANCE = 1e-10
+"""A variance below this share of its terms is rounding error: T is the same for every permutation."""
 
 
 class Strata(NamedTuple):
@@ -71,6 +76,10 @@ class Strata(NamedTuple):
         for run in np.split(np.arange(len(self.sizes)), edges):
             for part in slices(int(run[0]), int(run[-1]) + 1, step):
                 yield part.start, part.stop
+
+    def part(self, features: slice) -> Strata:
+        """The same for some of the features."""
+        return self if self.weights is None else self._replace(weights=self.weights[features])
 
     @property
     def are_pairs(self) -> bool:

@@ -25,105 +25,23 @@ Rows with equal factors count as one point with a weight.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import helmert
 
-from kernsift.estimators.restricted.strata import NUMBERS, Strata
+from kernsift.estimators.restricted.folded_covariance import (
+    ResponseMoments,
+    cube_trace,
+    row_products,
+    second_invariants,
+)
+from kernsift.estimators.restricted.sign_flips import Flips
+from kernsift.estimators.restricted.strata import CACHED, NUMBERS, ROUNDED_VARIANCE, Strata
 from kernsift.execution.arrays import slices
 
-# Products of the response's scatter matrices below this share of the largest do not count.
-_NEGLIGIBLE = 1e-7
-# A variance below this share of its terms is rounding error: T is the same for every permutation.
-_ROUNDING = 1e-10
 # Leading directions whose third moments are summed over strata, for few and for many rows.
 _CUBES, _FEW_ROWS, _FEWER_CUBES = 12, 256, 5
-# Third moments leave out matrices B_k with less than this share of the squares, and those beyond the first few.
-_FAINT, _TERMS = 1e-14, 48
-# The largest V, or matrix with its eigenvalues, whose third power is computed as it is.
-_LARGEST = 128
-
-
-class ResponseMoments(NamedTuple):
-    """What the covariance of two statistics needs of their two views of a response, here G and H.
-
-    Attributes
-    ----------
-    coefficients : (k, S) and
-    basis : (k, p, q), orthogonal matrices of length 1: G_b H_b' / (n_b - 1) is the sum of these with the coefficients.
-    terms : how many of them third moments use.
-    second : (S, 2) invariants of second order of each stratum.
-    squares : (S,) |G_b H_b'|^2 / (n_b - 1)^2.
-    """
-
-    coefficients: np.ndarray
-    basis: np.ndarray
-    terms: int
-    second: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, one: np.ndarray, other: np.ndarray, strata: Strata) -> ResponseMoments:
-        """From factors (p, N) and (q, N) centred within strata."""
-        sizes = strata.sizes
-        scatter = np.concatenate(
-            [
-                np.einsum("psn,qsn->spq", strata.split(one, *run), strata.split(other, *run), optimize=True).reshape(
-                    run[1] - run[0], -1
-                )
-                for run in strata.runs(len(one) * len(other))
-            ]
-        )
-        scaled = scatter / (sizes - 1)[:, None]
-        left, values, right = np.linalg.svd(scaled, full_matrices=False)
-        kept = max(int((values > _NEGLIGIBLE * values[0]).sum()), 1)
-        first, last = ((part * part).sum(axis=0) for part in (one, other))
-        squares = (scatter * scatter).sum(axis=1)
-        basis = right[:kept].reshape(kept, len(one), len(other))
-        behind = np.cumsum(values[::-1] ** 2)[::-1]
-        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS, kept)
-        second = _second(squares, first, last, strata)
-        return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
-
-
-def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata) -> np.ndarray:
-    """(..., S, 2) invariants of second order, from sums of K_ij L_ij (..., S) and diagonals (..., N)."""
-    traces, products = strata.sums(one) * strata.sums(other), strata.sums(one * other)
-    return np.stack([squares - traces / (strata.sizes - 1), products - traces / strata.sizes], axis=-1)
-
-
-class Flips(NamedTuple):
-    """The terms of C = sum_b e_b v_b over random signs e_b: pairs, and a response with one direction.
-
-    T = |C|^2 has mean tr V, variance 2 (tr V^2 - sum_b |v_b|^4) and third central moment
-    8 (tr V^3 - 3 sum_b |v_b|^2 v_b' V v_b + 2 sum_b |v_b|^6), with V = sum_b v_b v_b'. `terms` (b, m, S) are the v_b of
-    b features, and `squares` (b, S) the |v_b|^2.
-    """
-
-    terms: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> Flips | None:
-        """From factors (b, m, N) centred within strata; None where C is no such sum."""
-        if not strata.are_pairs or response.basis.shape != (1, 1, 1):
-            return None
-        terms = factor[:, :, ::2] * np.sqrt(2.0 * np.abs(response.coefficients[0] * response.basis[0, 0, 0]))
-        return cls(terms, np.einsum("bms,bms->bs", terms, terms))
-
-    def covariance(self, other: Flips) -> np.ndarray:
-        """(b,) covariances of T with the T of other terms."""
-        inner = self.terms @ other.terms.transpose(0, 2, 1)
-        between, own = (inner * inner).sum(axis=(1, 2)), (self.squares * other.squares).sum(axis=1)
-        return np.where(between - own > _ROUNDING * (between + own), 2.0 * (between - own), 0.0)
-
-    def third_moment(self) -> np.ndarray:
-        """(b,) third central moments of T."""
-        inner = self.terms @ self.terms.transpose(0, 2, 1)
-        turned = np.einsum("bms,bms->bs", inner @ self.terms, self.terms)
-        own = (self.squares * (2.0 * self.squares**2 - 3.0 * turned)).sum(axis=1)
-        return np.asarray(8.0 * (((inner @ inner) * inner).sum(axis=(1, 2)) + own))
 
 
 def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
@@ -134,17 +52,23 @@ def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: Res
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
-    step = max(1, NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
+    step = max(1, CACHED // (max(len(strata.sizes), len(response.coefficients)) * one.shape[1] * other.shape[1]))
     parts = slices(0, len(one), step)
     counted = strata.weighted(one)
     found = [_between_and_squares(counted[part], other[part], strata, response.coefficients) for part in parts]
     between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
-    diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
-    second = _second(squares, diagonal, other_diagonal, strata)
+    diagonal, other_diagonal = (np.einsum("bmn,bmn->bn", part, part) for part in (one, other))
+    return _covariance(between, squares, second_invariants(squares, diagonal, other_diagonal, strata), strata, response)
+
+
+def _covariance(
+    between: np.ndarray, squares: np.ndarray, second: np.ndarray, strata: Strata, response: ResponseMoments
+) -> np.ndarray:
+    """(b,) covariances from sums (b,) of |A_k|^2, |S_s|^2 (b, S) and invariants of second order (b, S, 2)."""
     within = np.einsum("bsi,sij,sj->b", second, strata.moment_matrices(2), response.second, optimize=True)
     total = 2.0 * (between - squares @ response.squares) + within
     scale = 2.0 * (between + squares @ response.squares) + np.abs(within)
-    return np.where(total > _ROUNDING * scale, total, 0.0)
+    return np.where(total > ROUNDED_VARIANCE * scale, total, 0.0)
 
 
 def _between_and_squares(
@@ -161,91 +85,113 @@ def _between_and_squares(
 
 
 class ThirdMoments(NamedTuple):
-    """What the third moment of T needs of the factors of b features, or of a response.
+    """What the variance and the third moment of T need of the factors of b features, or of a response.
 
     Attributes
     ----------
     folded : (k, b, m, m) the matrices A_k, or B_k of a response.
-    factor, counted : (b, m, N) the factors, and these times the weights of points.
-    strata : of the factors.
-    cubes : (b, S) tr S_b^3.
-    third : (b, S, 5) invariants of third order of each stratum.
+    between : (b,) sums of |A_k|^2, also over those that third moments leave out.
+    squares, cubes : (b, S) |S_b|^2 and tr S_b^3.
+    second, third : (b, S, 2) and (b, S, 5) invariants of second and third order of each stratum.
     own, other : (b, S, 2) and (k, b, S, 2) mixed invariants of second order of S_b with itself and with A_k.
     crossed : (k, b, S) tr(S_b^2 A_k).
-    vectors, tensors : (b, m, S) and (b, m', m', m', S) third moments.
+    vectors, tensors : (b, m, S) and (b, q, S) third moments.
+    factor : (b, m, N) the factors, whose rows or points are in the
+    strata : of these features.
     """
 
     folded: np.ndarray
-    factor: np.ndarray
-    counted: np.ndarray
-    strata: Strata
+    between: np.ndarray
+    squares: np.ndarray
     cubes: np.ndarray
+    second: np.ndarray
     third: np.ndarray
     own: np.ndarray
     other: np.ndarray
     crossed: np.ndarray
     vectors: np.ndarray
     tensors: np.ndarray
+    factor: np.ndarray
+    strata: Strata
 
     @classmethod
     def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From factors (b, m, N) centred within strata, the leading directions first."""
         b, m, _ = factor.shape
-        folded = np.zeros((b, response.terms, m * m))
-        counted = strata.weighted(factor)
-        for run in strata.runs(b * m * m):
-            part, other = (strata.split(values, *run).transpose(0, 2, 1, 3) for values in (factor, counted))
-            scatter = (part @ other.transpose(0, 1, 3, 2)).reshape(b, -1, m * m)
-            folded += response.coefficients[: response.terms, slice(*run)] @ scatter
-        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata)
+        step = max(1, CACHED // (len(strata.sizes) * m * m))
+        parts = [cls._of(factor[some], strata.part(some), response) for some in slices(0, b, step)]
+        axes = [1 if name in ("folded", "other", "crossed") else 0 for name in cls._fields[:-2]]
+        joined = zip(*(part[:-2] for part in parts), strict=True)
+        return cls._make([*map(np.concatenate, joined, axes), factor, strata])
 
     @classmethod
     def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From a factor (p, N) centred within strata."""
-        return cls.of(factor[None], response.basis[: response.terms, None], strata)
+        return cls._of(factor[None], strata, response, response.basis[: response.terms, None])
 
     @classmethod
-    def of(cls, factor: np.ndarray, folded: np.ndarray, strata: Strata) -> ThirdMoments:
-        """From factors (b, m, N) centred within strata and the matrices of `folded`."""
+    def _of(
+        cls, factor: np.ndarray, strata: Strata, response: ResponseMoments, folded: np.ndarray | None = None
+    ) -> ThirdMoments:
+        """From factors (b, m, N) centred within strata; A_k are the matrices of `folded`, or those of the factors."""
         b, m, rows = factor.shape
-        count, sizes, counted = len(strata.sizes), strata.sizes, strata.weighted(factor)
+        count, counted, runs = len(strata.sizes), strata.weighted(factor), list(strata.runs(b * m * m))
+        diagonal = np.einsum("bmn,bmn->bn", factor, factor)
+
+        def split(run: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            part = strata.split(factor, *run).transpose(0, 2, 1, 3)
+            return part, part if counted is factor else strata.split(counted, *run).transpose(0, 2, 1, 3)
+
+        def scatters() -> Iterator[np.ndarray]:
+            return (part @ other.transpose(0, 1, 3, 2) for part, other in map(split, runs))
+
+        kept = list(scatters()) if count * b * m * m <= NUMBERS else None
+        between = np.zeros(b)
+        if folded is None:
+            flat = np.zeros((b, len(response.coefficients), m * m))
+            for run, scatter in zip(runs, kept or scatters(), strict=True):
+                flat += response.coefficients[:, slice(*run)] @ scatter.reshape(b, -1, m * m)
+            between, flat = np.einsum("bkm,bkm->b", flat, flat), flat[:, : response.terms]
+            folded, flat = flat.reshape(b, -1, m, m).transpose(1, 0, 2, 3), flat.transpose(0, 2, 1)
+        else:
+            flat = folded.reshape(len(folded), b, -1).transpose(1, 2, 0)
+        cubes, squares, cubed, outer = (np.zeros((b, count)) for _ in range(4))
+        crossed, inner, weighted = (np.zeros((b, count, len(folded))) for _ in range(3))
+        vectors = np.zeros((b, m, count))
         leading = min(m, _CUBES if rows <= _FEW_ROWS else _FEWER_CUBES)
-        cubes, squares, cubed = (np.zeros((b, count)) for _ in range(3))
-        crossed, inner, outer = (np.zeros((len(folded), b, count)) for _ in range(3))
-        vectors, tensors = np.zeros((b, m, count)), np.zeros((b, leading, leading, leading, count))
-        diagonal = (factor * factor).sum(axis=1)
-        twice = np.empty_like(diagonal)  # diagonal of K^2
-        flat = folded.reshape(len(folded), b, -1).transpose(1, 2, 0)
-        for run in strata.runs(b * m * m):
-            part, other = (strata.split(values, *run).transpose(0, 2, 1, 3) for values in (factor, counted))
-            own = strata.split(diagonal, *run)
-            place, first = slice(*run), int(strata.starts[run[0]])
-            scatter = part @ other.transpose(0, 1, 3, 2)
-            turned = scatter @ part
-            second = turned @ other.transpose(0, 1, 3, 2)
-            twice[:, first : first + own[0].size] = np.einsum("bsmn,bsmn->bsn", part, turned).reshape(b, -1)
-            squares[:, place] = np.einsum("bsij,bsij->bs", scatter, scatter)
-            cubes[:, place] = np.einsum("bsij,bsij->bs", second, scatter)
-            weighted = (part * own[:, :, None]) @ other.transpose(0, 1, 3, 2)
-            for found, matrices in ((crossed, second), (inner, scatter), (outer, weighted)):
-                found[:, :, place] = (matrices.reshape(b, -1, m * m) @ flat).transpose(2, 0, 1)
-            vectors[:, :, place] = (other @ own[..., None])[..., 0].transpose(0, 2, 1)
-            if sizes[run[1] - 1] > 2:
+        tensors = np.zeros((b, leading * (leading + 1) // 2 * leading, count))
+        for run, scatter in zip(runs, kept or scatters(), strict=True):
+            part, other = split(run)
+            length, place = strata.split(diagonal, *run), slice(*run)
+            squared, scaled = scatter @ scatter, (part * length[:, :, None]) @ other.transpose(0, 1, 3, 2)
+            for found, one in ((squares, scatter), (cubes, squared), (outer, scaled)):
+                found[:, place] = np.einsum("bsij,bsij->bs", one, scatter)
+            for mixed, one in ((inner, scatter), (crossed, squared), (weighted, scaled)):
+                mixed[:, place] = one.reshape(b, -1, m * m) @ flat
+            vectors[:, :, place] = (other @ length[..., None])[..., 0].transpose(0, 2, 1)
+            if strata.sizes[run[1] - 1] > 2:
                 lead = part[:, :, :leading]
-                found = np.einsum("bsin,bsjn,bskn->bijks", lead, lead, other[:, :, :leading], optimize=True)
-                tensors[..., place] = found
-                lost = own**3 - (lead * lead).sum(axis=2) ** 3  # the diagonal is known in full
+                tensor = row_products(lead) @ other[:, :, :leading].transpose(0, 1, 3, 2)
+                tensors[..., place] = tensor.reshape(b, place.stop - place.start, -1).transpose(0, 2, 1)
+                # The diagonal is known in full.
+                lost = length**3 - np.einsum("bsmn,bsmn->bsn", lead, lead) ** 3
                 if strata.weights is not None:
                     lost *= strata.split(strata.weights, *run)
                 # Entries of a pair cancel.
-                found = (found * found).sum(axis=(1, 2, 3)) + lost.sum(axis=2)
-                cubed[:, place] = np.where(sizes[place] > 2, found, 0.0)
-        trace = strata.sums(diagonal)
-        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors)
-        twice = strata.sums(diagonal * twice)
-        own = np.stack([cubes - trace * squares / (sizes - 1), twice - trace * squares / sizes], axis=-1)
-        other = np.stack([crossed - trace * inner / (sizes - 1), outer - trace * inner / sizes], axis=-1)
-        return cls(folded, factor, counted, strata, cubes, third, own, other, crossed, vectors, tensors)
+                entries = np.einsum("bsij,bsij->bs", tensor, tensor) + lost.sum(axis=2)
+                cubed[:, place] = np.where(strata.sizes[place] > 2, entries, 0.0)
+        trace, n = strata.sums(diagonal), strata.sizes
+        second = second_invariants(squares, diagonal, diagonal, strata)
+        third = _third(strata, trace, squares, cubes, cubed, diagonal, outer, vectors)
+        own = np.stack([cubes - trace * squares / (n - 1), outer - trace * squares / n], axis=-1)
+        crossed, inner, weighted = (found.transpose(2, 0, 1) for found in (crossed, inner, weighted))
+        other = np.stack([crossed - trace * inner / (n - 1), weighted - trace * inner / n], axis=-1)
+        sums = (folded, between, squares, cubes, second, third, own, other, crossed, vectors, tensors)
+        return cls(*sums, factor, strata)
+
+    def variance(self, response: ResponseMoments) -> np.ndarray:
+        """(b,) variances of T."""
+        return _covariance(self.between, self.squares, self.second, self.strata, response)
 
 
 def _third(
@@ -255,22 +201,25 @@ def _third(
     cubes: np.ndarray,
     cubed: np.ndarray,
     diagonal: np.ndarray,
-    twice: np.ndarray,
+    outer: np.ndarray,
     vectors: np.ndarray,
 ) -> np.ndarray:
-    """(b, S, 5) invariants of third order with the trace taken out, as in `permutation_law.invariants`."""
+    """(b, S, 5) invariants of third order with the trace taken out, as in `permutation_law.invariants`.
+
+    `outer` (b, S) are the sums of K_ii K_ij^2.
+    """
     n = strata.sizes
     shift = trace / (n - 1)
-    off = shift / n
+    off, level = shift / n, shift * (1 - 1 / n)
     rows = strata.of_row
-    rest = diagonal - (shift * (1 - 1 / n))[:, rows]
+    rest = diagonal - level[:, rows]
     rest2, rest3 = strata.sums(rest * rest), strata.sums(rest * rest**2)
-    mixed = rest * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
+    mixed = outer - level * squares - 2 * shift * rest2
     cubes_of_rows = strata.sums((diagonal + off[:, rows]) ** 3)
     entries = cubed + 3 * off * squares + n * n * off**3 - cubes_of_rows + rest3
     between = (vectors * vectors).sum(axis=1) - shift * rest2
     power = cubes - 3 * shift * squares + 3 * shift**2 * trace - shift**3 * (n - 1)
-    return np.stack([power, rest3, entries, strata.sums(mixed), between], axis=-1)
+    return np.stack([power, rest3, entries, mixed, between], axis=-1)
 
 
 def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
@@ -299,54 +248,11 @@ def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.n
 
 
 def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
-    """(b,) tr V^3.
+    """(b,) tr V^3."""
 
-    V has the eigenvalues of the smaller of two matrices: V itself, or the products of f (x) g between all pairs of
-    contrasts of a stratum. If both are large, the leading directions count as they are, and the rest as if the response
-    varied alike in all strata: V = A (x) R.
-    """
-    m, p = one.folded.shape[-1], other.folded.shape[-1]
-    free = strata.sizes - 1
-    if len(one.folded) == 1:
-        parts = (one.folded[0], other.folded[0])
-        return np.asarray(np.prod(np.broadcast_arrays(*(((a @ a) * a).sum(axis=(1, 2)) for a in parts)), axis=0))
-    if (free**2).sum() < min(m * p, 2 * _LARGEST) and one.strata.weights is None:
-        return _contrast_cube(one.factor, other.factor[0], strata)
-    q = p if m * p <= _LARGEST else min(p, 8)
-    lead = min(m, max(1, _LARGEST // q))
-    whole = np.einsum("kbij,kpq->bipjq", one.folded[..., :lead, :lead], other.folded[:, 0, :q, :q], optimize=True)
-    whole = whole.reshape(-1, lead * q, lead * q)
-    found = ((whole @ whole) * whole.transpose(0, 2, 1)).sum(axis=(1, 2))
-    if m * p <= _LARGEST:
-        return np.asarray(found)
-    target = other.factor[0]
-    shares = strata.sums((target * target).sum(axis=0)) / free
-    pooled = (one.factor * shares[one.strata.of_row]) @ one.counted.transpose(0, 2, 1)
-    response = target @ target.T / (target * target).sum()
-    totals = [np.trace(part @ part @ part, axis1=-2, axis2=-1) for part in (pooled, response)]
-    pooled, response = pooled[..., :lead, :lead], response[:q, :q]
-    leading = [np.trace(part @ part @ part, axis1=-2, axis2=-1) for part in (pooled, response)]
-    return np.asarray(found + totals[0] * totals[1] - leading[0] * leading[1])
+    def pooled(shares: np.ndarray) -> np.ndarray:
+        weighted = one.strata.weighted(one.factor * shares[one.strata.of_row])
+        return np.asarray(weighted @ one.factor.transpose(0, 2, 1))
 
-
-def _contrast_cube(factor: np.ndarray, response: np.ndarray, strata: Strata) -> np.ndarray:
-    """(b,) tr V^3 from products of all contrasts within strata."""
-    parts: list[list[np.ndarray]] = [[], []]
-    first, second, scale, start = [], [], [], 0
-    for run in strata.runs(1):
-        n = int(strata.sizes[run[0]])
-        contrasts = helmert(n).T
-        for found, values in zip(parts, (factor, response), strict=True):
-            turned = strata.split(values, *run) @ contrasts
-            found.append(turned.reshape(*values.shape[:-1], -1))
-        for _ in range(*run):
-            places = start + np.arange(n - 1)
-            first.append(np.repeat(places, n - 1))
-            second.append(np.tile(places, n - 1))
-            scale.append(np.full((n - 1) ** 2, (n - 1.0) ** -0.5))
-            start += n - 1
-    own, target = (np.concatenate(found, axis=-1) for found in parts)
-    rows, columns, root = np.concatenate(first), np.concatenate(second), np.concatenate(scale)
-    own = own[:, :, rows] * root
-    products = (own.transpose(0, 2, 1) @ own) * (target.T @ target)[np.ix_(columns, columns)]
-    return np.asarray(((products @ products) * products).sum(axis=(1, 2)))
+    rows = one.factor if one.strata.weights is None else None
+    return cube_trace(one.folded, other.folded[:, 0], other.factor[0], pooled, strata, rows)

@@ -11,9 +11,10 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.null_laws.permutation_law import Invariants
 from kernsift.estimators.pairs import CLASSES, SEVERAL_CLASSES, Pair, for_several_classes
 from kernsift.estimators.responses import Response, ResponseView
+from kernsift.estimators.restricted.folded_covariance import ResponseMoments
 from kernsift.estimators.restricted.relabellings import Relabellings
 from kernsift.estimators.restricted.strata import Strata, informative_strata
-from kernsift.estimators.restricted.stratified_law import ResponseMoments, ThirdMoments
+from kernsift.estimators.restricted.stratified_law import ThirdMoments
 from kernsift.estimators.restricted.unit_views import SMALL_STRATA, UNITS
 from kernsift.estimators.views import fitted
 from kernsift.kernels.low_rank import View
