@@ -10,6 +10,7 @@ import pytest
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants, moments
 from kernsift.estimators.restricted import stratified_law
 from kernsift.estimators.restricted.folded_covariance import ResponseMoments
+from kernsift.estimators.restricted.relabellings import Relabellings
 from kernsift.estimators.restricted.sign_flips import Flips
 from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_law import ThirdMoments, covariance, third_moment
@@ -183,6 +184,20 @@ def test_moments_of_features_do_not_depend_on_the_others(weighted: bool, monkeyp
         found.append([features.variance(own), both, third_moment(features, target, strata)])
     np.testing.assert_allclose(found[0][1], found[0][0], rtol=1e-12)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("directions", [1, 9], ids=["products of directions", "products of rows"])
+def test_drawn_statistics_are_those_of_the_drawn_orders(directions: int) -> None:
+    """One direction and others that are rounding errors, as those of a column with two values, or several."""
+    rng = np.random.default_rng(directions)
+    strata = Strata.of(np.repeat(np.arange(3), [4, 5, 6]))
+    factor, target = strata.centred(rng.normal(size=(9, 15))), strata.centred(rng.normal(size=(2, 15)))
+    factor[directions:] *= 1e-16
+    relabellings = Relabellings(rng.permutation(15), strata, symmetric=False)
+    [[found]] = relabellings._permuted([[factor]], [target], 7)
+    drawn = [((factor @ target[:, order].T) ** 2).sum() for part in relabellings._orders(7, 15) for order in part]
+    np.testing.assert_allclose(found, drawn, rtol=1e-10)
+    assert found[0] == pytest.approx(((factor @ target.T) ** 2).sum())
 
 
 def test_a_single_stratum_has_the_law_of_all_permutations() -> None:

@@ -113,6 +113,12 @@ def _diagonal_shares(factors: Array) -> np.ndarray:
     return np.asarray(squares / np.maximum(trace**2, 1e-300))
 
 
+def _varying(factor: np.ndarray) -> np.ndarray:
+    """The directions of a factor (m, N) that are no rounding errors; two values have one."""
+    sizes = np.einsum("mn,mn->m", factor, factor)
+    return factor[sizes > 1e-24 * sizes.max()] if sizes.any() else factor[:1]
+
+
 def _enumerated(factors: Sequence[np.ndarray], relabelled: Sequence[np.ndarray], weights: np.ndarray) -> Law:
     """The law of a feature with these factors (m, N), from the response (p, A, N) of all relabellings."""
     crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
@@ -325,9 +331,13 @@ class Relabellings:
     ) -> np.ndarray:
         """(features, pairs, draws) T of features with factors (m, N) for each pair, over drawn relabellings."""
         n = len(self._kinds)
-        if n > FEW_ROWS:
+        features = [[_varying(factor) for factor in pairs] for pairs in features]
+        directions = sum(
+            len(own) * len(target) for pairs in features for own, target in zip(pairs, targets, strict=True)
+        )
+        if n > FEW_ROWS or 2 * directions <= (n + 1) * len(features) * len(targets):
             return reordered_statistics(features, targets, self._orders(seed, n))
-        # T is the sum of the products of two Gram matrices, of which one is permuted.
+        # T is the sum of the products of two Gram matrices, of which one is permuted: fewer than those of directions.
         first, second = np.triu_indices(n)
         twice = np.where(first == second, 1.0, 2.0)
         own = [[(factor.T @ factor)[first, second] * twice for factor in pairs] for pairs in features]
