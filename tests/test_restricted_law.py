@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants, moments
-from kernsift.estimators.restricted import stratified_law
+from kernsift.estimators.restricted import sign_flips, stratified_law
 from kernsift.estimators.restricted.folded_covariance import ResponseMoments
 from kernsift.estimators.restricted.relabellings import Relabellings
 from kernsift.estimators.restricted.sign_flips import Flips
@@ -150,8 +150,10 @@ def test_flips_of_a_response_with_several_directions_are_those_of_all_flips(dire
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.sqrt(variance).max() * every[1].std())
 
 
-def test_flips_of_many_pairs_have_the_moments_of_their_products() -> None:
+@pytest.mark.parametrize("numbers", [2**20, 2**9])
+def test_flips_of_many_pairs_have_the_moments_of_their_products(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """M_bc = <d_b, d_c> <g_b, g_c> without its diagonal has the variance 2 |M0|^2 and the third moment 8 tr(M0^3)."""
+    monkeypatch.setattr(sign_flips, "NUMBERS", numbers)
     rng = np.random.default_rng(12)
     strata = Strata.of(np.repeat(np.arange(300), 2))
     factor, response = strata.centred(rng.normal(size=(4, 9, 600)) ** 3), strata.centred(rng.normal(size=(8, 600)))
@@ -162,6 +164,8 @@ def test_flips_of_many_pairs_have_the_moments_of_their_products() -> None:
     variance, third = flips.moments(response, strata)
     np.testing.assert_allclose(variance, 2.0 * (off**2).sum(axis=(1, 2)), rtol=1e-10)
     np.testing.assert_allclose(third, 8.0 * np.trace(off @ off @ off, axis1=1, axis2=2), rtol=1e-10)
+    own = ResponseMoments.of(response, response, strata)
+    np.testing.assert_allclose(covariance(factor, factor, strata, own), variance, rtol=1e-10)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

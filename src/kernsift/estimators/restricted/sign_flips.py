@@ -17,7 +17,7 @@ from kernsift.estimators.restricted.folded_covariance import (
     row_pairs,
     row_products,
 )
-from kernsift.estimators.restricted.strata import CACHED, ROUNDED_VARIANCE, Strata
+from kernsift.estimators.restricted.strata import CACHED, NUMBERS, ROUNDED_VARIANCE, Strata
 from kernsift.execution.arrays import slices
 
 
@@ -62,13 +62,13 @@ class Flips(NamedTuple):
         for some in slices(0, b, max(1, CACHED // (count * min(m * q, count)))):
             if count <= m * q:
                 grams = [part.terms[some].transpose(0, 2, 1) @ part.terms[some] for part in (self, other)]
-                between[some] = (grams[0] * grams[1]).reshape(-1, count * count) @ (
-                    coefficients.T @ coefficients
-                ).ravel()
-            else:
-                products = (self.terms[some, :, None] * other.terms[some, None]).reshape(-1, m * q, count)
-                folded = products @ coefficients.T
-                between[some] = np.einsum("bmk,bmk->b", folded, folded)
+                between[some] = np.einsum("bst,bst,st->b", *grams, coefficients.T @ coefficients)
+                continue
+            folded = np.zeros((len(self.terms[some]), m * q, len(coefficients)))
+            for pairs in slices(0, count, max(1, NUMBERS // (m * q))):
+                products = self.terms[some, :, None, pairs] * other.terms[some, None, :, pairs]
+                folded += products.reshape(len(folded), m * q, -1) @ coefficients[:, pairs].T
+            between[some] = np.einsum("bmk,bmk->b", folded, folded)
         return _variance(between, squares @ self.response.squares)
 
     def moments(self, target: np.ndarray, strata: Strata) -> tuple[np.ndarray, np.ndarray]:
@@ -100,11 +100,14 @@ class Flips(NamedTuple):
     def _from_folded(self, some: slice, target: np.ndarray, strata: Strata) -> tuple[np.ndarray, np.ndarray]:
         """From the matrices A_k."""
         terms, coefficients = self.terms[some], self.response.coefficients
+        _, m, count = terms.shape
         own = self.squares[some] * np.sqrt(self.response.squares)
-        products = row_products(terms)
-        folded, turned = (products @ part.swapaxes(-1, -2) for part in (coefficients, coefficients * own[:, None]))
+        folded, turned = np.zeros((2, len(terms), m * (m + 1) // 2, len(coefficients)))
+        for pairs in slices(0, count, max(1, NUMBERS // (m * m))):
+            products, shares = row_products(terms[:, :, pairs]), coefficients[:, pairs]
+            folded += products @ shares.T
+            turned += products @ (shares * own[:, None, pairs]).swapaxes(-1, -2)
         variance = _variance(np.einsum("bmk,bmk->b", folded, folded), (own * own).sum(axis=1))
-        m = terms.shape[1]
         first, second, scale = row_pairs(m)
         matrices = np.empty((self.response.terms, len(terms), m, m))
         matrices[:, :, first, second] = (folded[:, :, : self.response.terms] / scale[:, None]).transpose(2, 0, 1)

@@ -20,7 +20,8 @@ The sums over strata in V are folded into few matrices: the R_b / (n_b - 1) are 
 B_k, a single one where the response has one direction, so that V = sum_k A_k (x) B_k with weighted sums A_k of the S_b.
 For a response with many directions the third moment leaves out what the first few B_k do not explain.
 
-Rows with equal factors count as one point with a weight.
+Rows with equal factors count as one point with a weight. In pairs permutations are random signs, whose law needs fewer
+sums (`kernsift.estimators.restricted.sign_flips`).
 """
 
 from __future__ import annotations
