@@ -190,6 +190,22 @@ def test_moments_of_features_do_not_depend_on_the_others(weighted: bool, monkeyp
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
+def test_relabellings_of_many_pairs_are_counted_without_a_table_of_all_values() -> None:
+    """A table of 60,000 strata and 120,000 values has 58 GB."""
+    strata = Strata.of(np.repeat(np.arange(60_000), 2))
+    assert Relabellings(np.arange(120_000), strata, symmetric=False).log_count == pytest.approx(60_000 * np.log(2.0))
+    assert Relabellings(np.arange(120_000) % 2, strata, symmetric=True).log_count == pytest.approx(59_999 * np.log(2.0))
+
+
+def test_classes_with_equal_numbers_in_every_stratum_change_places() -> None:
+    strata = Strata.of(np.repeat([0, 1], [4, 5]))
+    kinds = np.array([0, 1, 2, 2, 0, 1, 2, 3, 3])
+    every = {tuple(row) for row in product(permutations(kinds[:4].tolist()), permutations(kinds[4:].tolist()))}
+    assert Relabellings(kinds, strata, symmetric=False).log_count == pytest.approx(np.log(len(every)))
+    # Exchanging the first two classes gives the same statistics.
+    assert Relabellings(kinds, strata, symmetric=True).log_count == pytest.approx(np.log(len(every) / 2))
+
+
 @pytest.mark.parametrize("directions", [1, 9], ids=["products of directions", "products of rows"])
 def test_drawn_statistics_are_those_of_the_drawn_orders(directions: int) -> None:
     """One direction and others that are rounding errors, as those of a column with two values, or several."""

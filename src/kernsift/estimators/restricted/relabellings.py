@@ -12,6 +12,7 @@ many rows tie; and columns with a small p-value where few units of a rare respon
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -135,17 +136,27 @@ class Relabellings:
         self._strata = strata
         self._symmetric = symmetric
 
+    @property
+    def _two_kinds(self) -> bool:
+        return int(self._kinds.max(initial=0)) == 1
+
     @cached_property
-    def _table(self) -> np.ndarray:
-        """(S, K) units of each stratum and kind."""
+    def _cells(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The stratum and the kind of units, of each combination that there is, and how many units have it."""
         count = int(self._kinds.max(initial=0)) + 1
-        place = self._strata.of_row * count + self._kinds
-        return np.bincount(place, minlength=count * len(self._strata.sizes)).reshape(-1, count)
+        places, sizes = np.unique(self._strata.of_row * count + self._kinds, return_counts=True)
+        return places // count, places % count, sizes
+
+    @cached_property
+    def _of_second_kind(self) -> np.ndarray:
+        """(S,) units of the second kind in each stratum, of two kinds."""
+        return self._strata.sums(self._kinds)
 
     @cached_property
     def _log_arrangements(self) -> np.ndarray:
         """(S,) logs of the numbers of different relabellings of the strata."""
-        return np.asarray(gammaln(self._strata.sizes + 1) - gammaln(self._table + 1).sum(axis=1))
+        stratum, _, sizes = self._cells
+        return np.asarray(gammaln(self._strata.sizes + 1) - np.bincount(stratum, gammaln(sizes + 1)))
 
     @cached_property
     def log_count(self) -> float:
@@ -156,8 +167,11 @@ class Relabellings:
         count = float(self._log_arrangements.sum())
         if not self._symmetric:
             return count
-        alike = np.unique(self._table, axis=1, return_counts=True)[1]
-        return count - float(gammaln(alike + 1).sum())
+        stratum, kind, sizes = self._cells
+        order = np.argsort(kind, kind="stable")
+        edges = np.flatnonzero(np.diff(kind[order])) + 1
+        of_kinds = Counter(part.tobytes() for part in np.split(np.column_stack([stratum, sizes])[order], edges))
+        return count - float(gammaln(np.array([*of_kinds.values()]) + 1).sum())
 
     @property
     def ceiling(self) -> float:
@@ -185,7 +199,7 @@ class Relabellings:
     @property
     def _two_alike(self) -> bool:
         """Whether there are two classes, which may change places."""
-        return self._symmetric and self._table.shape[1] == 2 and bool((self._table[:, 0] == self._table[:, 1]).all())
+        return self._symmetric and self._two_kinds and bool((2 * self._of_second_kind == self._strata.sizes).all())
 
     def scores(
         self,
@@ -204,7 +218,7 @@ class Relabellings:
         """
         out, every = DiscreteScores(score.copy(), np.full(len(score), None)), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
-        two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
+        two_classes = values.two_valued & (self._two_kinds and len(self._kinds) <= _CONVOLVED)
         targets = [to_numpy(statistic.target.factor) for statistic in statistics]
         relabelled = [target[:, every] for target in targets] if every is not None else []
         small_pvalue = log_ndtr(-score) <= math.log(NULL_TAIL)
@@ -234,7 +248,7 @@ class Relabellings:
         permuted = np.zeros(len(score), dtype=bool)
         if every is None and len(self._kinds) <= FEW_ROWS:
             permuted = varies & values.few & ~two_classes & ~fewer
-        elif every is None and self._table.shape[1] == 2 and len(self._kinds) <= _TWO_LABELS:
+        elif every is None and self._two_kinds and len(self._kinds) <= _TWO_LABELS:
             permuted = varies & small_pvalue & values.of_two & ~two_classes & ~fewer
         known = values.few | two_classes | fewer | permuted | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
@@ -289,7 +303,7 @@ class Relabellings:
 
         law, first = np.ones(1), 0
         in_stratum = self._strata.sums(marked.astype(int))
-        for n, k, m in zip(self._strata.sizes, self._table[:, 1], in_stratum, strict=True):
+        for n, k, m in zip(self._strata.sizes, self._of_second_kind, in_stratum, strict=True):
             if 0 < m < n:
                 low = max(0, k + m - n)
                 cells = np.arange(low, min(k, m) + 1)
@@ -297,7 +311,7 @@ class Relabellings:
             elif m == n:
                 first += int(k)
         cells = first + np.arange(len(law))
-        mean = float((in_stratum * self._table[:, 1] / self._strata.sizes).sum())
+        mean = float((in_stratum * self._of_second_kind / self._strata.sizes).sum())
         seen = int(marked[self._kinds == 1].sum()) - first
         with np.errstate(divide="ignore"):
             log_tails, tails = log_tails_of(np.abs(cells - mean), np.log(law))
