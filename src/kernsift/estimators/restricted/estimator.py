@@ -296,9 +296,11 @@ class _Measuring:
         """Factors in the directions of the limit law and their sizes; the standard deviation and third moment of T."""
         response, scale = self.target.moments[name, name], self.target.scale[self.target.strata.starts][strata.of_row]
         scatter, turned = np.empty((*factor.shape[:2], factor.shape[1])), np.empty_like(factor)
-        for some in _in_cache(factor):
-            weighted = strata.part(some).weighted(factor[some]) * scale
-            scatter[some] = weighted @ factor[some].transpose(0, 2, 1)
+        # The rows of a pair are opposite.
+        rows, scale = (factor[:, :, ::2], 2.0 * scale[::2]) if strata.are_pairs else (factor, scale)
+        for some in _in_cache(rows):
+            weighted = strata.part(some).weighted(rows[some]) * scale
+            scatter[some] = weighted @ rows[some].transpose(0, 2, 1)
         values, vectors = np.linalg.eigh(scatter)
         factor = np.matmul(np.flip(vectors, axis=2).transpose(0, 2, 1), factor, out=turned)
         flips = Flips.of(factor, strata, response)
@@ -326,7 +328,7 @@ class _Measuring:
         given = (few, self.seed, counted, fitted.unbounded)
         score, gaps = target.relabellings.scores(statistics, scores, score, weights, *given)
         # Units count as their strata do; the covariance centres counted rows.
-        if counted is None and len(target.strata.sizes) > 1:
+        if counted is None and len(target.strata.sizes) > 1 and (target.scale != 1.0).any():
             statistics = [one.weighted(np.sqrt(target.scale)) for one in statistics]
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         shared = (fitted.points, target.response, self.to_align, dtype)

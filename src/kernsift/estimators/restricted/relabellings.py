@@ -92,7 +92,7 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
         differing = rows.unit_sizes - at_common[:, : rows.units]
     elif known.codes is not None:
-        differing = (to_numpy(known.codes) != common[:, None]).astype(int)
+        differing = to_numpy(known.codes) != common[:, None]
         if rows.unit is not None:
             differing = np.array([np.bincount(rows.unit, own, rows.units)[: rows.units] for own in differing])
     else:
@@ -102,7 +102,8 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     differs = differing > 0
     count = differs.sum(axis=1)
     few = ((count <= SPARSE) & (2 * count <= n)) | (of_two & (n <= FEW_ROWS))
-    two_valued = of_two & ((differing == 0) | (differing == sizes)).all(axis=1)
+    alike = rows.unit is None or ((differing == 0) | (differing == sizes)).all(axis=1)
+    two_valued = of_two & alike
     return FewValues(two_valued, count, few, of_two, lambda place: differs[place])
 
 

@@ -103,9 +103,10 @@ class Strata(NamedTuple):
     def centred(self, factor: np.ndarray) -> np.ndarray:
         """A factor (..., m, N) of sorted rows less its mean in each stratum; 0 where it is constant in all strata."""
         if self.are_pairs:
-            out = np.empty_like(factor)
-            out[..., ::2] = (factor[..., ::2] - factor[..., 1::2]) / 2.0
-            out[..., 1::2] = -out[..., ::2]
+            out, halves = np.empty_like(factor), factor[..., ::2] - factor[..., 1::2]
+            halves /= 2.0
+            out[..., ::2] = halves
+            np.negative(halves, out=out[..., 1::2])
             return out
         out = np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
         # What is left of constant values is rounding error, which must not be scaled up later.
