@@ -485,6 +485,22 @@ def test_effects_are_the_same_for_every_estimator_and_number_of_rows(estimator):
         assert abs(found.mean() - limit**2) < error + (0.02 if n == 100 and estimator != "cross" else 0.002)
 
 
+@pytest.mark.parametrize("size", [2.0**-50, 2.0**50])
+def test_units_of_groups_change_nothing_with_a_linear_kernel(size):
+    """Such as dates in microseconds: the fourth power of the values is beyond single precision."""
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(80, 4)), rng.normal(size=(80, 2))
+    y += 0.5 * X[:, :2]
+    options = {"kernel": "linear", "groups": {"pair": [0, 1]}, "random_state": 0}
+    for ask in (
+        lambda unit: compare(X[:30] * unit, X[30:] * unit + unit, **options),
+        lambda unit: relate(X * unit, y * unit, **options),
+    ):
+        expected, found = ask(1.0), ask(size)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-6)
+        np.testing.assert_allclose(found.intervals, expected.intervals, atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_two_looks_weigh_the_same_whatever_their_sizes(size):
     """Side by side, the Gram matrix of each look has norm 1; a look that sees nothing stays nothing."""

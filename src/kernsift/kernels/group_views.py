@@ -167,13 +167,17 @@ class GroupView:
         """
         n = len(self.values)
         diagonal, square, leading = np.empty((1, n)), np.empty((1, n)), np.empty((1, count, n))
-
-        weights, sizes = self.weights.T.astype(np.float32), self.sizes[0].astype(np.float32)
+        # Kernels without a bound have values beyond those of single precision. Units of 2^k change no digit.
+        kernel, unit = _unit(np.diagonal(self.second[self.place, self.place]).max()), _unit(self.sizes.max())
+        weights = (self.weights.T * (kernel / unit)).astype(np.float32)
+        level, sizes = level / unit**2, (self.sizes[0] / unit**2).astype(np.float32)
 
         def work(strip: slice) -> np.ndarray:
             along = np.zeros(len(self.weights))
             for part in slices(strip.start, strip.stop, _ROWS):
-                factor = self._centred(part).astype(np.float32) @ weights
+                values = self._centred(part)
+                values /= kernel
+                factor = values.astype(np.float32) @ weights
                 leading[0, :, part] = factor[:, :count].T
                 diagonal[0, part] = np.einsum("ij,ij->i", factor, factor)
                 along += (diagonal[0, part] - level).astype(np.float32) @ factor
@@ -181,7 +185,13 @@ class GroupView:
                 square[0, part] = factor @ sizes
             return along
 
-        return diagonal, square, leading, np.asarray(sum(parallel_map(work, slices(0, n, _STRIP))))[None, :]
+        along = np.asarray(sum(parallel_map(work, slices(0, n, _STRIP))))[None, :]
+        return diagonal * unit**2, square * unit**4, leading * unit, along * unit**3
+
+
+def _unit(square: float) -> float:
+    """The power of 2 next above the root of a number, which is at least 0."""
+    return float(2.0 ** np.frexp(np.sqrt(square))[1])
 
 
 def views_of_rows(
