@@ -15,6 +15,7 @@ from scipy.stats import binom
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.data.inputs import as_pair
 from kernsift.data.tables import Table, stack
+from kernsift.estimators import HSIC, MMD
 from kernsift.estimators.complete import complete_mmd
 from kernsift.estimators.patterns import RowSubset, measure_features
 from kernsift.estimators.scores import Scores
@@ -38,6 +39,7 @@ def with_gaps(shape: tuple[int, int], share: float, rng: np.random.Generator, co
 
 X, Y = with_gaps((90, 5), 0.4, RNG), with_gaps((70, 5), 0.1, RNG)
 Y[:, 3] += 1.0
+RESPONSE = np.random.default_rng(21).normal(size=120)
 RESPONSES: dict[str, Any] = {
     "numbers": RNG.normal(size=160) + np.nan_to_num(np.vstack([X, Y])[:, 1]),
     "classes": np.array(["a", "b", "c"])[RNG.integers(3, size=160)],
@@ -320,6 +322,27 @@ def test_gaps_of_categories_are_a_level() -> None:
     ):
         found = question(words, missing="value", random_state=0)
         np.testing.assert_allclose(found.all_pvalues, question(filled, random_state=0).all_pvalues, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
+@pytest.mark.parametrize("kernel", ["gaussian", "polynomial", "delta"])
+@pytest.mark.parametrize(
+    ("question", "estimator"),
+    [("compare", name) for name in MMD] + [("relate", name) for name in HSIC],
+)
+def test_groups_without_gaps_have_the_score_of_tables_without_gaps(question: str, estimator: str, kernel: str) -> None:
+    rng = np.random.default_rng(7)
+    table = with_gaps((120, 5), 0.3, rng)
+    table[:, 3:] = rng.normal(size=(120, 2))  # a group of three with the first column, which has no gaps either
+    options: dict[str, Any] = {"missing": "value", "estimator": estimator, "kernel": kernel, "random_state": 1}
+
+    def ask(columns: list[int], group: list[int]) -> float:
+        part = table[:, columns]
+        options["groups"] = {"together": group}
+        found = compare(part[:60], part[60:], **options) if question == "compare" else relate(part, RESPONSE, **options)
+        return float(found.scores[found.feature_names.index("together")])
+
+    assert ask([0, 1, 2, 3, 4], [0, 3, 4]) == exactly(ask([0, 3, 4], [0, 1, 2]))
 
 
 def test_groups_with_gaps_cannot_be_values() -> None:

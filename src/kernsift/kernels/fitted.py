@@ -75,8 +75,8 @@ class FeatureKernels:
     inverse: Array
     centre: Array | None  # (p,) subtracted from each column before products are taken
     bandwidth: np.ndarray  # (d,) the bandwidths, NaN for features whose kernel has none
-    # Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
-    # single columns.
+    # Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Groups of columns have
+    # none.
     missing: bool = field(default=False, kw_only=True)
     large: bool = field(default=False, kw_only=True)  # whether the table is so large that loops over it are compiled
 
@@ -132,6 +132,8 @@ class FeatureKernels:
         xp = namespace(A)
         one, other = xp.isnan(A), xp.isnan(B)
         values = self._values(xp.where(one, 0.0, A), xp.where(other, 0.0, B), False)
+        if self.offsets[-1] > self.d:  # groups of columns have no missing values
+            one, other = (take(gaps, self.offsets[:-1], -1) for gaps in (one, other))
         return xp.where(one | other, xp.astype(one & other, values.dtype), values)
 
     def _values(self, A: Array, B: Array, spend: bool) -> Array:
