@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kernsift import compare, relate
 from kernsift.estimators.null_laws import permutation_law as permutation
 from kernsift.estimators.null_laws.permutation_law import (
     Invariants,
@@ -52,6 +53,38 @@ def test_moments_are_exact_by_enumeration(n, ranks):
     assert mean == pytest.approx(law.mean(), rel=1e-10)
     assert sd == pytest.approx(law.std(), rel=1e-9)
     assert skewness == pytest.approx(stats.skew(law), rel=1e-8, abs=1e-9)
+
+
+def test_third_moments_are_exact_where_all_eigenvalues_are_nearly_equal():
+    """As with a bandwidth far below the distances between rows: directions that are left out outweigh the rest."""
+    rng = np.random.default_rng(2)
+    n = 24
+    x = rng.normal(size=(n, 1))
+    gram = np.exp(-np.abs(x - x.T) / 0.003)
+    centring = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(centring @ gram @ centring)
+    found = sums_of((vectors * np.sqrt(np.maximum(values, 0.0))).T[:0:-1])
+    rest = centring @ gram @ centring - values.sum() / (n - 1) * centring
+    # The rounding error of the sums is 24^2 times 2e-16, of terms of size 1.
+    assert found.second[0, 0] == pytest.approx((rest**2).sum(), abs=1e-12)
+    assert found.third[0, 0] == pytest.approx(np.trace(rest @ rest @ rest), abs=1e-12)
+    assert found.third[0, 2] == pytest.approx((rest**3).sum(), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [24, 40])
+@pytest.mark.parametrize("question", ["compare", "relate", "classes"])
+def test_small_bandwidths_keep_the_level(question, n):
+    """A bandwidth in the units of another column, of which T hardly depends on the order of the rows."""
+    rng = np.random.default_rng(n)
+    X, half = rng.normal(size=(n, 400)), n // 2
+    options = {"kernel": "laplace", "bandwidth": 0.001, "random_state": 0}
+    if question == "compare":
+        found = compare(X[:half], X[half:], **options)
+    else:
+        found = relate(X, rng.normal(size=n) if question == "relate" else np.arange(n) % 4, **options)
+    # Columns share the response: five standard errors of 400 independent p-values, doubled, at each of two levels.
+    for level in (0.05, 0.001):
+        assert (found.all_pvalues <= level).mean() <= level + 10 * np.sqrt(level * (1 - level) / 400)
 
 
 def test_points_that_stand_for_several_rows_give_the_moments_of_those_rows():

@@ -71,10 +71,14 @@ _SECOND = (
 _WEIGHTS_KEPT = 16
 # Skewness below this is replaced by it: the shape of a gamma variable is finite, and the upper tail conservative.
 _LEAST_SKEWNESS = 0.05
+# The largest share of the squared eigenvalues that directions without third moments may have.
+_LEFT_OUT = 0.1
 # Points whose products are in memory at a time: a group of columns has one for each row.
 _POINTS = 2**15
 # Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
 _ROUNDING, _ROUNDING32 = 1e-10, 1e-4
+# Likewise for the cube of the standard deviation of T, as a share of the terms of its third moment.
+_ROUNDING3 = 1e-13
 
 
 class Invariants(NamedTuple):
@@ -110,7 +114,8 @@ def invariants(
     trace, square, cube = (xp.sum(sizes**power, axis=1) for power in (1, 2, 3))
     shift = trace / (n - 1)
     level = (shift * (1 - 1 / n))[:, None]
-    kept = np.ones(tuple(sizes.shape), dtype=bool) if every_direction else _leading(sizes, n)
+    spread = square - shift * trace
+    kept = np.ones(tuple(sizes.shape), dtype=bool) if every_direction else _leading(sizes, n, to_numpy(spread))
     if isinstance(view, GroupView):
         diagonal, own, leading, along = view.row_sums(kept.shape[1], float(level[0, 0]))
     else:
@@ -138,24 +143,29 @@ def invariants(
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
     # If all eigenvalues are equal, T is the same for every permutation and its computed variance is rounding error.
-    constant = square - shift * trace <= (_ROUNDING if trace.dtype == xp.float64 else _ROUNDING32) * square
-    second = [xp.where(constant, 0.0, square - shift * trace), xp.where(constant, 0.0, rest2)]
+    constant = spread <= (_ROUNDING if trace.dtype == xp.float64 else _ROUNDING32) * square
+    second = [xp.where(constant, 0.0, spread), xp.where(constant, 0.0, rest2)]
     sums = Invariants(to_numpy(trace), to_numpy(xp.stack(second, axis=1)), to_numpy(xp.stack(third, axis=1)))
     return sums, rest
 
 
-def _leading(sizes: Array, n: int) -> np.ndarray:
+def _leading(sizes: Array, n: int, spread: np.ndarray) -> np.ndarray:
     """(b, q) bool: the leading directions that third moments are computed from; fewer for more rows, which need fewer.
 
     Directions with equal eigenvalues are arbitrary within their span, so that a feature has all of them or none.
+    `spread` (b,) are the sums of squared eigenvalues without the part that their mean has, from which T varies. With a
+    bandwidth that is small for the distances between rows nearly all eigenvalues are equal, and T hardly varies: then
+    all directions are needed.
     """
     known = to_numpy(sizes)
     most = known.shape[1]
     least = min(most, 16 if n <= 200 else 8 if n <= 400 else 5)
     asked = np.arange(most) < least
     asked = np.broadcast_to(asked, known.shape).copy()
+    if n <= 200:
+        asked |= ((known[:, least:] ** 2).sum(axis=1) > _LEFT_OUT * spread)[:, None]
     for place in range(least, most):
-        asked[:, place] = asked[:, place - 1] & (known[:, place] > (1.0 - 1e-6) * known[:, place - 1])
+        asked[:, place] |= asked[:, place - 1] & (known[:, place] > (1.0 - 1e-6) * known[:, place - 1])
     return asked[:, : max(int(asked.any(axis=0).sum()), 1)]
 
 
@@ -194,7 +204,10 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
     terms = ((np.abs(one.second) @ np.abs(matrix)) * np.abs(other.second)).sum(-1)
     variance = np.where(total > _ROUNDING * terms, total, 0.0)
     sd = np.sqrt(np.maximum(variance, 0.0))
-    third = one.third @ moment_matrix(3, n) @ other.third
+    matrix = moment_matrix(3, n)
+    third, terms = one.third @ matrix @ other.third, np.abs(one.third) @ np.abs(matrix) @ np.abs(other.third)
+    # A standard deviation that is small beside the rounding error of the third moment leaves no skewness.
+    sd = np.where(sd**3 > _ROUNDING3 * terms, sd, 0.0)
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
 
 
