@@ -659,6 +659,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "short y": (lambda: relate(X6, X6[:-1, 0]), r"^y: .*X has 40 rows and y has 39"),
     "response": (lambda: relate(X6, X6[:, 0], response="class"), r"^response: needs 'auto', 'numeric', 'category'"),
     "words as numbers": (lambda: relate(X6, ["a", "b"] * 20, response="numeric"), r"^y: response='numeric' needs"),
+    "two columns of words as numbers": (
+        lambda: relate(X6, pd.DataFrame({"u": ["a", "b"] * 20, "v": ["c", "d"] * 20}), response="numeric"),
+        r"^y: response='numeric' needs numbers, but 'u', 'v' hold categories",
+    ),
     "group unknown": (lambda: compare(F6, G6, groups={"g": ["eastt"]}), r"^groups: .*'eastt'.*did you mean 'east'"),
     "group of a list": (lambda: compare(F6, G6, groups=["east"]), r"^groups: a mapping"),
     "r=0": (lambda: compare(X6, Y6, estimator=Incomplete(r=0)), r"^r: a positive finite number.*got 0"),

@@ -52,8 +52,9 @@ def _encode_response(columns: Columns, response: str) -> Columns:
     if response == "numeric":
         if columns.levels:
             names = quoted(columns.names[i] for i in columns.levels)
+            hold = "holds" if len(columns.levels) == 1 else "hold"
             raise InputError(
-                f"y: response='numeric' needs numbers, but {names} holds categories; use response='category'."
+                f"y: response='numeric' needs numbers, but {names} {hold} categories; use response='category'."
             )
         return columns
     coded = [i for i, kind in enumerate(columns.kinds) if response == "category" or kind == "truth"]
