@@ -24,8 +24,9 @@ from kernsift.inference.outcome import Outcome
 
 # Columns of the covariance fetched at a time, at least, and their numbers: 2^24 doubles are 128 MB.
 _BATCH, _NUMBERS = 64, 2**24
-# Lines of several features that are looked at together.
-_TOGETHER = 2**16
+# Lines of several features that are looked at together, and columns that are turned into rows together: numbers of one
+# column lie far apart.
+_TOGETHER, _TURNED = 2**16, 32
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
 # Difference of the log p-values of a discrete score and of the end of its interval that counts as a tie: with a fixed
@@ -91,9 +92,12 @@ def _lowest(
     found, values = np.full(len(selected), np.nan), scores.estimate[selected]
     if event.lowest is None:
         return found
-    for part in slices(0, len(selected), max(1, _TOGETHER // len(scores))):
-        slopes = columns[:, part].T / variances[part, None]
-        found[part] = event.lowest(scores.estimate - slopes * values[part, None], slopes, selected[part])
+    for part in slices(0, len(selected), _TURNED):
+        rows = np.ascontiguousarray(columns[:, part].T)
+        for own in slices(0, len(rows), max(1, _TOGETHER // len(scores))):
+            some = slice(part.start + own.start, part.start + own.stop)
+            slopes = rows[own] / variances[some, None]
+            found[some] = event.lowest(scores.estimate - slopes * values[some, None], slopes, selected[some])
     return found
 
 
