@@ -5,7 +5,7 @@ all directions f and g of the two kernels. Its p-values hold if the product of t
 small compared with 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. Beside smooth terms
-(`kernsift.estimators.conditional.regression_terms`) and those beyond thresholds (`thresholds`) these are splines of
+(`kernsift.estimators.conditional.regression_terms`) and those with thresholds (`thresholds`) these are splines of
 predictions of the leading directions of the response: where z changes where y is and not its shape, all g(y) have means
 that are functions of these predictions. For each output the model and the penalty with the smallest generalised
 cross-validation error are chosen, and a third of that penalty is used: errors of the two regressions multiply, so that
@@ -33,6 +33,8 @@ from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression_terms import (
     KNOTS,
     SINGLE,
+    leading_groups,
+    leading_triples,
     pair_features,
     splines,
     stacked_terms,
@@ -40,7 +42,7 @@ from kernsift.estimators.conditional.regression_terms import (
     triple_features,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
-from kernsift.estimators.conditional.thresholds import threshold_terms
+from kernsift.estimators.conditional.thresholds import products_of_steps, threshold_terms
 
 # Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
@@ -59,13 +61,15 @@ _SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, "
 # The response is not predicted from leaves: these are where it happens to be high or low, and cross-validation does not
 # count that.
 _PREDICTING = (*_SMOOTH, {**_LINEAR, "splines": 1.0, "beyond": 1.0})
-_SEARCHED = {"predictions": 1.0, "pairs": 1.0, "triples": 1.0}
+_SEARCHED = {"predictions": 1.0, "pairs": 1.0, "triples": 1.0, "products": 100.0}
 _MODELS = (
     *_SMOOTH,
     {**_LINEAR, **_SEARCHED},
     {**_JOINT, **_SEARCHED},
-    {**_LINEAR, "splines": 1.0, "leaves": 100.0, "beyond": 1.0},
+    {**_LINEAR, "splines": 1.0, "leaves": 100.0, "beyond": 1.0, "products": 100.0},
 )
+# Numbers of confounders of which all together may have a product of step functions, beside pairs and triples.
+_STEPPED = (3, 4)
 # Outputs of the response whose predictions are terms, and the most degrees of freedom, of n, that these may use up.
 _PREDICTED, _MOST_SPENT = 3, 0.5
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
@@ -210,14 +214,18 @@ def fit_regression(
         leading = centred_within(targets[:, :_PREDICTED], strata)
         left = fit(terms, _ADDITIVE).residuals(leading, steps_below=0).values
         smooth = np.hstack([terms["linear"], terms["splines"]])
-        leaves, beyond = threshold_terms(inputs, leading, left, smooth, _rows_in_unit(units), rng)
+        in_unit = _rows_in_unit(units)
+        leaves, beyond = threshold_terms(inputs, leading, left, smooth, in_unit, rng)
         terms |= {"leaves": centred_within(leaves, strata), "beyond": centred_within(beyond, strata)}
         columns, apart = [part[rows] for part in shared.columns], one_row_of_each_unit(n, units, rng)
-        added = {
-            "predictions": _predictions(fit(terms, _PREDICTING), leading, values),
-            "pairs": pair_features(columns, left, apart, rng),
-            "triples": triple_features(columns, left, apart, rng) if len(columns) > 3 else [],
-        }
+        added = {"predictions": _predictions(fit(terms, _PREDICTING), leading, values)}
+        places = [part[apart] for part in columns]
+        pairs = leading_groups(places, left[apart], rng)
+        added["pairs"] = pair_features(columns, pairs, n, rng)
+        triples = leading_triples(places, left[apart], rng)
+        added["triples"] = triple_features(columns, triples, left, apart, rng)
+        groups = [*pairs, *triples, *([range(len(columns))] if len(columns) in _STEPPED else [])]
+        added["products"] = products_of_steps([[columns[j] for j in group] for group in groups], left, in_unit)
         terms |= {name: centred_within(stacked_terms(parts, n), strata) for name, parts in added.items()}
     found = fit(terms, _MODELS)
     if model is None:

@@ -217,12 +217,15 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
 
 
 def triple_features(
-    columns: Sequence[np.ndarray], left: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    columns: Sequence[np.ndarray],
+    triples: Sequence[tuple[int, ...]],
+    left: np.ndarray,
+    rows: np.ndarray,
+    rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """(n, m) splines of the directions of the three confounders that explain most of what is `left` (n, k)."""
-    found = leading_groups([part[rows] for part in columns], left[rows], rng, 3, _VERY_CLEAR)
+    """(n, m) splines of the directions of three confounders along which what is `left` (n, k) in `rows` changes."""
     parts = []
-    for group in found[:1]:
+    for group in triples:
         joint = np.hstack([columns[place] for place in group])
         directions = leading_directions(joint[rows], left[rows], rng)
         if directions is not None:
@@ -233,13 +236,16 @@ def triple_features(
 
 
 def pair_features(
-    columns: Sequence[np.ndarray], left: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    columns: Sequence[np.ndarray], pairs: Sequence[tuple[int, ...]], n: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """(n, m) narrow kernels of the pairs of confounders that explain most of what is `left` (n, k) in some rows."""
-    n = len(left)
+    """(n, m) narrow kernels of pairs of confounders."""
     count = min(_NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
-    pairs = leading_groups([part[rows] for part in columns], left[rows], rng)
     return [kernel_features(np.hstack([columns[i], columns[j]]), count, _NARROW, rng) for i, j in pairs]
+
+
+def leading_triples(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    """The three of four or more confounders that explain most, if they are clear; among three there is no choice."""
+    return leading_groups(parts, left, rng, 3, _VERY_CLEAR)[:1] if len(parts) > 3 else []
 
 
 def leading_groups(
