@@ -114,16 +114,48 @@ def squared_distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.maximum(found, 0.0, out=found)
 
 
-def leading_directions(
-    values: np.ndarray, targets: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray] | None:
+class Directions(NamedTuple):
     """Directions (p, p) of `values` (n, p) along which E[targets | values] changes, and their shares (p,), descending.
 
-    `targets` are (n, k), each with the weight of its variance. None where nothing of them is explained.
+    `error` is that of a kernel ridge regression in their metric, by generalised cross-validation.
     """
-    n, p = values.shape
-    rows = rng.choice(n, min(n, _ROWS), replace=False)
-    z, y = values[rows], targets[rows] - targets[rows].mean(axis=0)
+
+    values: np.ndarray
+    vectors: np.ndarray
+    shares: np.ndarray
+    error: float
+
+    @property
+    def places(self) -> np.ndarray:
+        """(n, q) the values along the directions that count."""
+        used = min(max(int((self.shares > _LEAST_DIRECTION).sum()), 1), _MOST_DIRECTIONS)
+        return self.values @ self.vectors[:, :used]
+
+    @property
+    def in_metric(self) -> np.ndarray:
+        """(n, p) the values in a metric in which the targets change as fast along all directions."""
+        return self.values @ (self.vectors * np.sqrt(self.shares))
+
+
+def leading_directions(
+    candidates: Sequence[np.ndarray],
+    targets: np.ndarray,
+    rng: np.random.Generator,
+    used: slice | np.ndarray = slice(None),
+) -> Directions | None:
+    """Those directions of several candidates for values (n, p) which have the smallest error.
+
+    They are learned from the rows that are `used`; `targets` are (m, k) there, each with the weight of its variance.
+    None where nothing of these is explained.
+    """
+    rows = rng.choice(len(targets), min(len(targets), _ROWS), replace=False)
+    found = [_learn_directions(values, values[used][rows], targets[rows]) for values in candidates]
+    return min((one for one in found if one is not None), key=lambda one: one.error, default=None)
+
+
+def _learn_directions(values: np.ndarray, z: np.ndarray, y: np.ndarray) -> Directions | None:
+    """The directions of values (n, p) that targets y (m, k) at some of them, z (m, p), show."""
+    p, y = z.shape[1], y - y.mean(axis=0)
     metric = np.eye(p) / p
     widths: tuple[float, ...] = _WIDTHS
     for _ in range(_ITERATIONS):
@@ -140,7 +172,7 @@ def leading_directions(
             return None
         metric = (1.0 - _ROUND) * gradients / trace + _ROUND * np.eye(p) / p
     size, vectors = np.linalg.eigh(metric)
-    return vectors[:, ::-1], size[::-1] / size[-1]
+    return Directions(values, vectors[:, ::-1], size[::-1] / size[-1], fits[best][1])
 
 
 def _gradient_products(kernel: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -200,18 +232,16 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
         return Terms(terms, [], (joint,) if columns else (), inputs)
     terms["kernel"] = kernel_features(joint, features, 1.0, rng)
     rows = slice(None) if confounders.rows is None else confounders.rows
-    found = leading_directions(joint[rows], targets, rng)
+    # A combination of columns with heavy tails may be one of their numbers, or of their normal scores.
+    found = leading_directions([joint, inputs] if others else [joint], targets, rng, rows)
     if found is None:
         return Terms(terms, columns, (joint,), inputs)
-    directions, shares = found
-    used = min(max(int((shares > _LEAST_DIRECTION).sum()), 1), _MOST_DIRECTIONS)
-    places = joint @ directions[:, :used]
+    places, metric = found.places, found.in_metric
     curves = [splines(column, knots) for column in places.T]
     terms["directions"] = stacked_terms(curves, n)
     first = np.column_stack([places[:, 0], curves[0]])[:, : max(int(share * _ERRORS) // joint.shape[1], 1)]
-    terms["errors"] = (first[:, :, None] * joint[:, None, :_ERRORS]).reshape(n, -1).astype(precision(n))
-    metric = joint @ (directions * np.sqrt(shares))
-    if used > 1:
+    terms["errors"] = (first[:, :, None] * found.values[:, None, :_ERRORS]).reshape(n, -1).astype(precision(n))
+    if places.shape[1] > 1:
         terms["metric"] = kernel_features(metric, features // 2, 0.6, rng)
     return Terms(terms, columns, (joint, metric), inputs)
 
@@ -226,12 +256,9 @@ def triple_features(
     """(n, m) splines of the directions of three confounders along which what is `left` (n, k) in `rows` changes."""
     parts = []
     for group in triples:
-        joint = np.hstack([columns[place] for place in group])
-        directions = leading_directions(joint[rows], left[rows], rng)
-        if directions is not None:
-            vectors, shares = directions
-            places = joint @ vectors[:, : min(int((shares > _LEAST_DIRECTION).sum()), _MOST_DIRECTIONS)]
-            parts += [np.column_stack([column, splines(column, KNOTS)]) for column in places.T]
+        found = leading_directions([np.hstack([columns[place] for place in group])], left[rows], rng, rows)
+        if found is not None:
+            parts += [np.column_stack([column, splines(column, KNOTS)]) for column in found.places.T]
     return parts
 
 
