@@ -212,7 +212,9 @@ def compare(
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
-        call.check_given(given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired)
+        call.check_given(
+            given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired, groups=groups
+        )
         kinds = kinds_of_features(kinds, samples.first.names, by, strata, paired, unit)
         samples, columns, kinds = take_sample_confounders(samples, given, kinds)
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
@@ -358,7 +360,9 @@ def relate(
         given_rows = call.row_arguments(strata, paired, unit, y=y)
         note_row_labels(X, y=y, strata=strata, paired=paired, unit=unit, given=given)
         X = given_rows.split(X, layer=layer, memory=memory)
-        call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
+        call.check_given(
+            given, given_model, distinct, client, y=y, strata=strata, unit=unit, paired=paired, groups=groups
+        )
         kinds = kinds_of_features(kinds, X.names, strata, paired, unit)
         X, columns, kinds = take_confounders(X, given, kinds)
         rule = keep_complete(partial(given_rows.keep, missing=missing) if given_rows else None, columns, missing)

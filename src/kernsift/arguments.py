@@ -133,7 +133,7 @@ class CallSettings:
     def check_given(self, given: Any, model: Any, distinct: Any, client: Any, **others: Any) -> None:
         """Refuse arguments that a conditional test does not support, and record the others as settings.
 
-        `others` are arguments that may name columns, too.
+        `others` are arguments that may name columns, too, `groups` in its values.
         """
         check_flag("distinct", distinct)
         if given is None and model is not None and not distinct:
@@ -155,7 +155,8 @@ class CallSettings:
             )
         names = column_names(given)
         for other, value in others.items():
-            if twice := [name for name in column_names(value) if name in names]:
+            parts = list(value.values()) if isinstance(value, Mapping) else [value]
+            if twice := [name for part in parts for name in column_names(part) if name in names]:
                 raise InputError(f"given: '{twice[0]}' is named by {other}= as well; name it once.")
         recorded = {
             "given": None if given is None else names or "data",

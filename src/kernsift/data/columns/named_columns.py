@@ -58,7 +58,7 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
     if not _is_names(wanted, {*own, *aside}, source.n):
         columns = read_columns(wanted, argument, prefix=argument) if not isinstance(wanted, Source) else wanted
         fix = ""
-        if isinstance(wanted, list) and set(map(str, wanted)) <= {*own, *aside}:
+        if isinstance(wanted, list) and wanted and set(map(str, wanted)) <= {*own, *aside}:
             fix = f"to name columns, pass text, as in {list(map(str, wanted))}"
         check_row_count(argument, columns.n, source.n, table, fix)
         return source, columns if isinstance(columns, Source) else MemorySource(columns, argument)

@@ -78,6 +78,11 @@ def keep_complete(keep: KeepRows | None, columns: Columns | None, missing: str) 
 
     def kept(rows: np.ndarray) -> np.ndarray:
         if lost := int((rows & absent).sum()):
+            if rows.sum() - lost < 2:
+                raise InputError(
+                    f"given: missing='drop' leaves {rows.sum() - lost} of {len(rows):,} rows, at least 2 are needed; "
+                    "leave out or fill the columns with most missing values."
+                )
             add_note(f"given: rows without a value are left out: {lost:,} of {len(rows):,}.")
         return rows & ~absent if keep is None else keep(rows & ~absent)
 

@@ -67,6 +67,7 @@ from kernsift.estimators.responses import Response, label_response, table_respon
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import tail_correlations
 from kernsift.estimators.views import fitted_views
+from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -169,6 +170,8 @@ def conditional_hsic(
     if response.pairs == NUMBERS_GIVEN and y.values.shape[1] == 1:
         values = to_numpy(y.part(slice(None))).astype(float)
     targets = next(iter(_rows_of(response).values()))
+    if not targets.any():
+        raise InputError("kernel: given= needs one that tells some responses apart and some not; pass another kernel.")
     regression = fit_regression(confounders, targets, rng, values=values, **design)
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
