@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -73,6 +73,24 @@ def test_points_with_weights_have_the_moments_of_their_rows(sizes: list[int], p:
     np.testing.assert_allclose(covariance(factor, factor, layout, own), every.var(axis=0), rtol=1e-9)
     expected = ((every - every.mean(axis=0)) ** 3).mean(axis=0)
     np.testing.assert_allclose(third, expected, rtol=1e-8, atol=1e-9 * every.std() ** 3)
+
+
+def test_third_moments_have_all_directions_of_few_rows() -> None:
+    """With nearly equal eigenvalues no direction can be left out; T is that of all relabellings of two strata."""
+    rng = np.random.default_rng(6)
+    strata = Strata.of(np.repeat([0, 1], 8))
+    gram = np.exp(-np.abs(np.subtract.outer(*[100.0 * rng.normal(size=16)] * 2)))
+    sizes, vectors = np.linalg.eigh(gram)
+    rows = strata.centred(np.flip(vectors * np.sqrt(np.maximum(sizes, 0.0)), 1).T[None])
+    rows = np.flip(np.linalg.eigh(rows @ rows.mT)[1], 2).mT @ rows
+    label = strata.centred(np.tile(np.repeat([0.0, 1.0], 4), 2)[None])
+    chosen = np.array([np.isin(np.arange(8), some) for some in combinations(range(8), 4)], dtype=float)
+    labels = strata.centred(np.array([np.concatenate(pair) for pair in product(chosen, chosen)]))
+    every = ((labels @ rows[0].T) ** 2).sum(axis=1)
+    own = ResponseMoments.of(label, label, strata)
+    third = third_moment(ThirdMoments.of_features(rows, strata, own), ThirdMoments.of_response(label, strata, own), strata)
+    expected = ((every - every.mean()) ** 3).mean()
+    assert third[0] == pytest.approx(expected, abs=0.1 * every.std() ** 3)
 
 
 @pytest.mark.parametrize("sizes", SIZES)

@@ -174,12 +174,11 @@ class ThirdMoments(NamedTuple):
                 lead = part[:, :, :leading]
                 tensor = row_products(lead) @ other[:, :, :leading].transpose(0, 1, 3, 2)
                 tensors[..., place] = tensor.reshape(b, place.stop - place.start, -1).transpose(0, 2, 1)
-                # The diagonal is known in full.
-                lost = length**3 - np.einsum("bsmn,bsmn->bsn", lead, lead) ** 3
-                if strata.weights is not None:
-                    lost *= strata.split(strata.weights, *run)
+                entries = np.einsum("bsij,bsij->bs", tensor, tensor)
+                if leading < m:
+                    weights = None if strata.weights is None else strata.split(strata.weights, *run)
+                    entries += _lost_cubes(part, lead, length, weights, rows <= _FEW_ROWS)
                 # Entries of a pair cancel.
-                entries = np.einsum("bsij,bsij->bs", tensor, tensor) + lost.sum(axis=2)
                 cubed[:, place] = np.where(strata.sizes[place] > 2, entries, 0.0)
         trace, n = strata.sums(diagonal), strata.sizes
         second = second_invariants(squares, diagonal, diagonal, strata)
@@ -193,6 +192,24 @@ class ThirdMoments(NamedTuple):
     def variance(self, response: ResponseMoments) -> np.ndarray:
         """(b,) variances of T."""
         return _covariance(self.between, self.squares, self.second, self.strata, response)
+
+
+def _lost_cubes(
+    part: np.ndarray, lead: np.ndarray, length: np.ndarray, weights: np.ndarray | None, entries: bool
+) -> np.ndarray:
+    """(b, s) sums of K_ij^3 that the leading directions (b, s, l, n) of all (b, s, m, n) leave out.
+
+    Of all `entries`, or only of the diagonal `length` (b, s, n), which is known. With a bandwidth that is small for the
+    distances between rows nearly all eigenvalues are equal, and few directions have none of the third moment.
+    """
+    if not entries:
+        lost = length**3 - np.einsum("bsmn,bsmn->bsn", lead, lead) ** 3
+        return np.asarray((lost if weights is None else lost * weights).sum(axis=2))
+    cubes = [(one.transpose(0, 1, 3, 2) @ one) ** 3 for one in (part, lead)]
+    lost = cubes[0] - cubes[1]
+    if weights is not None:
+        lost *= weights[..., None] * weights[..., None, :]
+    return np.asarray(lost.sum(axis=(2, 3)))
 
 
 def _third(
