@@ -88,7 +88,9 @@ def test_third_moments_have_all_directions_of_few_rows() -> None:
     labels = strata.centred(np.array([np.concatenate(pair) for pair in product(chosen, chosen)]))
     every = ((labels @ rows[0].T) ** 2).sum(axis=1)
     own = ResponseMoments.of(label, label, strata)
-    third = third_moment(ThirdMoments.of_features(rows, strata, own), ThirdMoments.of_response(label, strata, own), strata)
+    third = third_moment(
+        ThirdMoments.of_features(rows, strata, own), ThirdMoments.of_response(label, strata, own), strata
+    )
     expected = ((every - every.mean()) ** 3).mean()
     assert third[0] == pytest.approx(expected, abs=0.1 * every.std() ** 3)
 
