@@ -90,13 +90,13 @@ class ThirdMoments(NamedTuple):
 
     Attributes
     ----------
-    folded : (k, b, m, m) the matrices A_k, or B_k of a response.
-    between : (b,) sums of |A_k|^2, also over those that third moments leave out.
+    folded : (k, b, m, m) the matrices A_k, or B_k of a response, as many as third moments use.
+    between : (b,) sums of |A_k|^2 over all k; 0 for a response.
     squares, cubes : (b, S) |S_b|^2 and tr S_b^3.
     second, third : (b, S, 2) and (b, S, 5) invariants of second and third order of each stratum.
     own, other : (b, S, 2) and (k, b, S, 2) mixed invariants of second order of S_b with itself and with A_k.
     crossed : (k, b, S) tr(S_b^2 A_k).
-    vectors, tensors : (b, m, S) and (b, q, S) third moments.
+    vectors, tensors : (b, m, S) and (b, q, S) third moments, the latter those of q triples of leading directions.
     factor : (b, m, N) the factors, whose rows or points are in the
     strata : of these features.
     """
