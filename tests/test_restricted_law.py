@@ -210,6 +210,29 @@ def test_moments_of_features_do_not_depend_on_the_others(weighted: bool, monkeyp
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
+def test_responses_with_many_directions_have_the_skewness_of_drawn_relabellings() -> None:
+    """In strata of three rows, with scatter matrices of the response that differ from stratum to stratum."""
+    rng = np.random.default_rng(5)
+    strata = Strata.of(np.repeat(np.arange(90), 3))
+
+    def leading(columns: int, directions: int) -> np.ndarray:
+        y = rng.normal(size=(270, columns))
+        values, vectors = np.linalg.eigh(np.exp(-2.0 * ((y[:, None] - y) ** 2).sum(axis=2)))
+        return strata.centred((vectors * np.sqrt(np.maximum(values, 0.0))).T[::-1][:directions])
+
+    factor, target = leading(1, 12), leading(3, 130)
+    response = ResponseMoments.of(target, target, strata)
+    features = ThirdMoments.of_features(factor[None], strata, response)
+    third = third_moment(features, ThirdMoments.of_response(target, strata, response), strata)
+    gram, other, drawn = factor.T @ factor, target.T @ target, np.empty(8000)
+    for place in range(len(drawn)):
+        order = (3 * np.arange(90)[:, None] + np.argsort(rng.random((90, 3)), axis=1)).ravel()
+        drawn[place] = np.vdot(gram, other[np.ix_(order, order)])
+    cubes = ((drawn - drawn.mean()) / drawn.std()) ** 3
+    found = third[0] / features.variance(response)[0] ** 1.5
+    assert found == pytest.approx(cubes.mean(), abs=4.0 * cubes.std() / np.sqrt(len(cubes)))
+
+
 def test_relabellings_of_many_pairs_are_counted_without_a_table_of_all_values() -> None:
     """A table of 60,000 strata and 120,000 values has 58 GB."""
     strata = Strata.of(np.repeat(np.arange(60_000), 2))

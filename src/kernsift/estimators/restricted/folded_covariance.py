@@ -18,10 +18,14 @@ from kernsift.estimators.restricted.strata import Strata
 
 # Products of the response's scatter matrices below this share of the largest do not count.
 _NEGLIGIBLE = 1e-7
-# Third moments leave out matrices B_k with less than this share of the squares, and those beyond the first few.
-_FAINT, _TERMS = 1e-14, 48
-# The largest V, or matrix with its eigenvalues, whose third power is computed as it is.
+# Third moments leave out matrices B_k with less than this share of the squares, and those beyond the first few, or
+# beyond as many as make this number with all strata.
+_FAINT, _TERMS, _TERMS_BY_STRATA = 1e-14, 48, 2**15
+# The largest V whose third power is computed as it is.
 _LARGEST = 128
+# Fewer products of contrasts than these are summed as they are: in small strata a response of several columns has many
+# directions, whose scatter differs from stratum to stratum.
+_CONTRASTS = 640
 
 
 class ResponseMoments(NamedTuple):
@@ -61,7 +65,7 @@ class ResponseMoments(NamedTuple):
         squares = (scatter * scatter).sum(axis=1)
         basis = right[:kept].reshape(kept, len(one), len(other))
         behind = np.cumsum(values[::-1] ** 2)[::-1]
-        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS, kept)
+        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), max(_TERMS, _TERMS_BY_STRATA // len(sizes)), kept)
         second = second_invariants(squares, first, last, strata)
         return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
 
@@ -110,7 +114,7 @@ def cube_trace(
     if len(folded) == 1:
         [own], [theirs] = folded, basis
         return np.asarray(np.einsum("bij,bij->b", own @ own, own) * np.sum((theirs @ theirs) * theirs))
-    if factor is not None and (free**2).sum() < min(m * p, 2 * _LARGEST):
+    if factor is not None and (free**2).sum() < min(m * p, _CONTRASTS):
         return _contrast_cube(factor, target, strata)
     q = p if m * p <= _LARGEST else min(p, 8)
     lead = min(m, max(1, _LARGEST // q))
@@ -148,5 +152,8 @@ def _contrast_cube(factor: np.ndarray, response: np.ndarray, strata: Strata) -> 
     own, target = (np.concatenate(found, axis=-1) for found in parts)
     rows, columns, root = np.concatenate(first), np.concatenate(second), np.concatenate(scale)
     own = own[:, :, rows] * root
-    products = (own.transpose(0, 2, 1) @ own) * (target.T @ target)[np.ix_(columns, columns)]
-    return np.asarray(((products @ products) * products).sum(axis=(1, 2)))
+    between, cubes = (target.T @ target)[np.ix_(columns, columns)], np.empty(len(own))
+    for place, feature in enumerate(own):
+        products = (feature.T @ feature) * between
+        cubes[place] = np.vdot(products @ products, products)
+    return cubes
