@@ -34,6 +34,9 @@ _FOLLOWERS = 256
 # Ridge of a scatter matrix within the response before it is inverted, relative to the trace of the whole scatter:
 # missing directions are zeros, and what a response that determines the feature leaves of it is rounding error.
 RIDGE = 1e-6
+# Least share of the scatter of a direction that is taken to be within the response. A feature that varies less there,
+# as one that fills a small sample does, would move others far by a regression on few rows.
+_LEAST_WITHIN = 0.2
 # Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
 
@@ -201,8 +204,10 @@ class ScorePaths:
         weights_of = xp.stack([distances[name] for name in targets])[:, None, :]
         weighted = residual * weights_of
         own = _product(weighted, residual)
-        whole = to_numpy(xp.sum(chosen * chosen * weights_of, axis=(1, 2))).astype(float)
-        own += (RIDGE * whole + 1e-300)[:, None, None] * np.eye(own.shape[1])
+        whole = to_numpy(xp.sum(chosen * chosen * weights_of, axis=2)).astype(float)
+        ridge = np.maximum(_LEAST_WITHIN * whole - np.einsum("kqq->kq", own), 0.0)
+        ridge += RIDGE * whole.sum(axis=1)[:, None] + 1e-300
+        own += ridge[:, :, None] * np.eye(own.shape[1])
         steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
         between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
         flat = xp.reshape(weighted, (-1, rows))
