@@ -74,6 +74,8 @@ def test_the_verdict_counts(adjusted: list[float], everything: list[float], said
         (["age", "sex"], "the two samples given age, sex (false"),
         ([f"measurement {i}" for i in range(9)], "the two samples given 9 confounders (false"),
         (["the longest name of any column of this table"], "the two samples given 1 confounder (false"),
+        (["given0", "given1"], "the two samples given 2 confounders (false"),  # as columns of an array are called
+        (["given7"], "the two samples given given7 (false"),
         ("data", "the two samples given the confounders (false"),
         (None, "the two samples (false"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import textwrap
@@ -142,9 +141,8 @@ def _given(result: Result) -> str:
 
 def given_phrase(names: Sequence[str]) -> str:
     """The names of confounders; their number where the names are long or made up."""
-    listed = ", ".join(names)
-    # Columns of an array are called given0, given1 and so on.
-    if len(listed) <= _LONGEST_GIVEN and not re.fullmatch(r"given\d+", names[0]):
+    listed, of_array = ", ".join(names), [f"given{place}" for place in range(len(names))]
+    if len(listed) <= _LONGEST_GIVEN and list(names) != of_array:
         return f"given {listed}"
     return f"given {len(names)} {'confounder' if len(names) == 1 else 'confounders'}"
 
