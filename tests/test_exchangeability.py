@@ -502,6 +502,20 @@ def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(*scores, rtol=0.01, atol=0.03)
 
 
+def test_counts_by_stratum_and_response_are_those_of_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the last stratum the label does not vary."""
+    rng = np.random.default_rng(4)
+    strata = np.repeat([0, 1, 2], [700, 800, 100])
+    X = np.column_stack([rng.normal(size=(1600, 2)), rng.poisson(1.0, size=1600)])
+    labels = rng.integers(0, 2, 1600), rng.choice(list("abc"), 1600), rng.integers(0, 100, 1600)
+    answers = [np.where(strata == 2, label[0], label) for label in labels]
+    ask = [partial(relate, X, answer, strata=strata, random_state=0) for answer in answers]
+    apart = [call().log_pvalues for call in ask]
+    monkeypatch.setattr(restricted, "on_host", lambda array: False)
+    for call, expected in zip(ask, apart, strict=True):
+        np.testing.assert_allclose(call().log_pvalues, expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("numeric", [False, True])
 def test_rare_values_and_a_rare_label_have_the_exact_moments_of_rows(
     numeric: bool, monkeypatch: pytest.MonkeyPatch

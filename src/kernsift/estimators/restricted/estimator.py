@@ -151,7 +151,7 @@ class _Measuring:
         # Counts of units by point need no codes of rows.
         count, kept = self.rows.units + (self.rows.left_out > 0), None if block.cells is None else np.arange(0)
         if self.codes is not None:
-            count, kept = len(self.target.strata.sizes) + 1, None
+            count, kept = self.codes.cell_count, None
         tabulated = [
             tabulate(table, block.own, grid, block.cells, count, kept)
             for table, grid in zip(tables, grids, strict=True)
@@ -409,8 +409,8 @@ def _restricted(
 ) -> Scores:
     to_align = rows_to_align(target.response.n, rng) if among is None else None
     landmarks = landmark_rows(table.n, rng)
-    codes = RowCodes.of(rows, target.strata, target.cells)
-    cells = by_point(rows, table) if codes is None else asarray_like(codes.stratum, table.prototype)
+    codes = RowCodes.of(rows, target.strata, target.cells, on_device=not on_host(table.prototype))
+    cells = by_point(rows, table) if codes is None else asarray_like(codes.cells, table.prototype)
     if codes is not None and to_align is None:
         to_align = np.arange(target.response.n)  # sizes of points, which count by stratum, are not those of rows
     seed = int(rng.integers(2**32))

@@ -32,6 +32,8 @@ _LEFT_OUT = 0.02
 _NUMBERS = 2**22
 # The most strata, and the fewest rows of these on average: a table has a column for every stratum.
 _MOST_STRATA, _ROWS_PER_STRATUM = 2**8, 2**4
+# The most cells of a table that has a column for every response in every stratum.
+_MOST_CELLS = 2**7
 
 
 class RowCodes(NamedTuple):
@@ -41,14 +43,21 @@ class RowCodes(NamedTuple):
     ----------
     strata : of the rows that can be exchanged.
     stratum, response : (n,) codes; rows that cannot be exchanged have the last ones.
+    responses : how many responses there are among the rows that can be exchanged.
+    together : whether rows are counted by stratum and response in one pass. That is faster on a device, and slower on
+        the host, where the table of counts no longer fits into the cache.
     """
 
     strata: Strata
     stratum: np.ndarray
     response: np.ndarray
+    responses: int
+    together: bool
 
     @classmethod
-    def of(cls, rows: Exchangeability, strata: Strata, response: np.ndarray) -> RowCodes | None:
+    def of(
+        cls, rows: Exchangeability, strata: Strata, response: np.ndarray, *, on_device: bool = False
+    ) -> RowCodes | None:
         """From the response (N,) of sorted rows, as codes.
 
         None where rows are taken one by one: few of them, small strata, or units.
@@ -56,9 +65,22 @@ class RowCodes(NamedTuple):
         most = min(_MOST_STRATA, len(strata.order) // _ROWS_PER_STRATUM)
         if rows.unit is not None or len(strata.order) < FEWEST or len(strata.sizes) > most:
             return None
-        stratum, responses = np.full(rows.n, len(strata.sizes)), np.full(rows.n, int(response.max()) + 1)
+        count = int(response.max()) + 1
+        stratum, responses = np.full(rows.n, len(strata.sizes)), np.full(rows.n, count)
         stratum[strata.order], responses[strata.order] = strata.of_row, response
-        return cls(strata, stratum, responses)
+        together = on_device and len(strata.sizes) * count < _MOST_CELLS
+        return cls(strata, stratum, responses, count, together)
+
+    @property
+    def cells(self) -> np.ndarray:
+        """(n,) what rows are counted by; those that cannot be exchanged have the last cell."""
+        if not self.together:
+            return self.stratum
+        return np.minimum(self.stratum * self.responses + self.response, self.cell_count - 1)
+
+    @property
+    def cell_count(self) -> int:
+        return len(self.strata.sizes) * (self.responses if self.together else 1) + 1
 
 
 class CountedFactor(NamedTuple):
@@ -77,20 +99,28 @@ class StratifiedCounts(NamedTuple):
     rows : what they are counted by.
     codes : (b, n) the points of the rows of the table.
     counts : (b, G, S) rows of each stratum at each point.
+    joint : (b, G, C) rows of each response at each point; None where these are not counted together.
     shares : (S,) r_b, what the response varies in each stratum.
     """
 
     rows: RowCodes
     codes: Array | SparseCodes
     counts: Array
+    joint: Array | None
     shares: np.ndarray
 
     @classmethod
     def of(cls, known: Tabulation, rows: RowCodes, target: np.ndarray) -> StratifiedCounts:
-        """From counts by stratum and a factor (p, N) of the response."""
+        """From counts by the cells of rows and a factor (p, N) of the response."""
         assert known.joint is not None
         shares = rows.strata.sums((target * target).sum(axis=0)) / (rows.strata.sizes - 1)
-        return cls(rows, known.codes, known.joint[:, :, : len(shares)], shares)
+        counts, joint = known.joint[:, :, : rows.cell_count - 1], None
+        if rows.together:
+            # Products are faster than sums over a short axis.
+            strata, responses = np.eye(len(shares)), np.eye(rows.responses)
+            joint = counts @ asarray_like(np.tile(responses, (len(shares), 1)), counts)
+            counts = counts @ asarray_like(np.repeat(strata, rows.responses, axis=0), counts)
+        return cls(rows, known.codes, counts, joint, shares)
 
     def points(self, rows: np.ndarray | None) -> Tabulation:
         """The points of the features, with the codes of some sorted rows, or of all."""
@@ -106,8 +136,8 @@ class StratifiedCounts(NamedTuple):
         `values` (p, C) are the factors of different responses, of which those of rows differ by the means of strata.
         """
         strata, response, points = self.rows.strata, self.rows.response, self.counts.shape[1]
-        firsts, count = strata.order[strata.starts], int(response[strata.order].max()) + 1
-        if count > points:
+        firsts, count, joint = strata.order[strata.starts], self.rows.responses, self.joint
+        if joint is None and count > points:
             by_row = {name: np.zeros((len(target), len(response))) for name, target in targets.items()}
             for name, target in targets.items():
                 by_row[name][:, strata.order] = target
@@ -116,9 +146,9 @@ class StratifiedCounts(NamedTuple):
             codes = self.codes
             return {name: summed_rows(codes, asarray_like(own, self.counts), points) for name, own in by_row.items()}
         # Rows that cannot be exchanged have one more response.
-        if isinstance(self.codes, SparseCodes):
+        if joint is None and isinstance(self.codes, SparseCodes):
             joint = self.codes.joint_counts(points, response, count + 1)[:, :, :count]
-        else:
+        elif joint is None:
             joint = bincount_rows(self.codes, points, asarray_like(response, self.codes), count + 1)[:, :, :count]
         joint, found = namespace(joint).astype(joint, self.counts.dtype), {}
         for name, target in targets.items():
