@@ -190,7 +190,7 @@ class EffectsWithLaws(Protocol):
     def point(self) -> np.ndarray:
         """(b,) the effect sizes, in [0, 1]."""
 
-    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def intervals(self, level: np.ndarray, unions: Sequence[np.ndarray] | None) -> np.ndarray:
         """(b, 2) confidence intervals; `unions` are the intervals of each score on which it is selected."""
 
     def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
