@@ -91,7 +91,7 @@ scaling: $(VENV)/.installed-test  ## what tables in files cost, fitted and check
 power: $(VENV)/.installed-test $(VENV)/.installed-bench  ## power and regret against other tests: docs/power.md
 	@$(PY) benchmarks/power.py
 
-designs: $(VENV)/.installed-test  ## strata, pairs and units: levels, power and cost: docs/howto/dependent-rows.md
+designs: $(VENV)/.installed-test  ## strata, pairs and units: levels, power and cost: docs/designs.md
 	@$(PY) benchmarks/designs.py
 
 calibrate: $(VENV)/.installed-test  ## levels of p-values and coverage of intervals: docs/calibration.md

@@ -4,7 +4,7 @@
     python benchmarks/designs.py levels --trials 40    one part
     python benchmarks/designs.py again                 levels above 0.06 with 1,600 p-values of new data, then 6,400
     python benchmarks/designs.py --quick               all parts with few trials (give it another --folder)
-    python benchmarks/designs.py page                  the tables and the picture of docs/howto/dependent-rows.md
+    python benchmarks/designs.py page                  docs/designs.md, and the picture of real data
 
 Every part writes docs/designs/<part>.csv after each row and goes on where it stopped; --fresh starts again. Data sets
 have 40 independent features, so that one trial gives 40 p-values, or 13 of a short list. `real` needs KERNSIFT_DATA
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import DOCS, table
+from pages import DOCS, fill, table
 from scipy import sparse, stats
 
 from kernsift import compare, relate
@@ -500,46 +500,47 @@ def run_cost(trials: int, folder: Path) -> None:
 
 
 def write_page(folder: Path) -> None:
-    """docs/designs/summary.md, which the page includes, and the picture of real data."""
-    lines = []
-    levels = read_rows(folder / "levels.csv", Row)
-    if levels:
-        rows = []
-        for design, method in dict.fromkeys((group_of(row), row.method) for row in levels):
-            own = [row for row in levels if (group_of(row), row.method) == (design, method)]
-            # P-values of a data set may be correlated, which their standard error over data sets shows.
-            errors = [max(row.error, np.sqrt(ALPHA * (1.0 - ALPHA) / (tested(row) * row.trials))) for row in own]
-            above = sum(row.share > SUSPICIOUS + 2.0 * error for row, error in zip(own, errors, strict=True))
-            mean, highest = np.mean([row.share for row in own]), max(row.share for row in own)
-            rows.append([design, method, str(len(own)), f"{mean:.3f}", f"{highest:.3f}", str(above)])
-        rows.append(
-            ["5 units a sample", "k=d/3: what an exact test attains", "", f"{attainable_in_lists(126):.3f}", "", ""]
-        )
-        head = ["design", "method", "settings", "false positives", "highest", "settings above 0.06 by 2 errors"]
-        lines += [table(head, rows), ""]
+    """The tables of designs.md beside the folder, and the picture of real data."""
+    found = {"levels": _levels(read_rows(folder / "levels.csv", Row))}
     power = read_rows(folder / "power.csv", Row)
-    if power:
-        for design in ("strata power", "paired power"):
-            own = {(row.setting, row.shape, row.method): row for row in power if row.design == design}
-            methods = list(dict.fromkeys(method for _, _, method in own))
-            rows = []
-            for setting, shape in dict.fromkeys((setting, shape) for setting, shape, _ in own):
-                cells = [own.get((setting, shape, method)) for method in methods]
-                rows.append([setting, shape, *("" if row is None else f"{row.share:.2f}" for row in cells)])
-            lines += [table([design, "change", *methods], rows), ""]
+    for name, design in (("power in strata", "strata power"), ("power in pairs", "paired power")):
+        found[name] = _power([row for row in power if row.design == design])
+    head = ["groups and rows of each", "change", "intervals that hold the effect"]
     covered = read_rows(folder / "coverage.csv", Row)
-    if covered:
-        head = ["groups and rows of each", "change", "intervals that hold the effect"]
-        rows = [[row.setting, row.shape, f"{row.share:.3f} ± {row.error:.3f}"] for row in covered]
-        lines += [table(head, rows), ""]
+    found["coverage"] = table(head, [[row.setting, row.shape, f"{row.share:.3f} ± {row.error:.3f}"] for row in covered])
     costs = read_rows(folder / "cost.csv", Cost)
-    if costs:
-        rows = [[cost.setting, f"{cost.seconds:.2f}", f"{cost.ratio:.2f}"] for cost in costs]
-        lines += [table(["table and design", "CPU seconds", "times the plain call"], rows), ""]
-    (folder / "summary.md").write_text("\n".join(lines), encoding="utf-8")
+    rows = [[cost.setting, f"{cost.seconds:.2f}", f"{cost.ratio:.2f}"] for cost in costs]
+    found["cost"] = table(["table and design", "CPU seconds", "times the plain call"], rows)
+    fill(folder.parent / "designs.md", found)
     real = read_rows(folder / "real.csv", Row)
     if real:
         draw(real, folder / "real.png")
+
+
+def _levels(levels: list[Row]) -> str:
+    rows = []
+    for design, method in dict.fromkeys((group_of(row), row.method) for row in levels):
+        own = [row for row in levels if (group_of(row), row.method) == (design, method)]
+        # P-values of a data set may be correlated, which their standard error over data sets shows.
+        errors = [max(row.error, np.sqrt(ALPHA * (1.0 - ALPHA) / (tested(row) * row.trials))) for row in own]
+        above = sum(row.share > SUSPICIOUS + 2.0 * error for row, error in zip(own, errors, strict=True))
+        mean, highest = np.mean([row.share for row in own]), max(row.share for row in own)
+        rows.append([design, method, str(len(own)), f"{mean:.3f}", f"{highest:.3f}", str(above)])
+    attainable = f"{attainable_in_lists(126):.3f}"
+    rows.append(["5 units a sample", "k=d/3: what an exact test attains", "", attainable, "", ""])
+    head = ["design", "method", "settings", "false positives", "highest", "settings above 0.06 by two errors"]
+    return table(head, rows)
+
+
+def _power(power: list[Row]) -> str:
+    """Methods side by side."""
+    own = {(row.setting, row.shape, row.method): row for row in power}
+    methods = list(dict.fromkeys(method for _, _, method in own))
+    rows = []
+    for setting, shape in dict.fromkeys((setting, shape) for setting, shape, _ in own):
+        cells = [own.get((setting, shape, method)) for method in methods]
+        rows.append([setting, shape, *("" if row is None else f"{row.share:.2f}" for row in cells)])
+    return table(["setting", "change", *methods], rows)
 
 
 def attainable_in_lists(relabellings: int) -> float:

@@ -58,7 +58,7 @@ def _copy(name: str, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["speed", "scaling", "power", "calibration", "given"])
+@pytest.mark.parametrize("name", ["speed", "scaling", "power", "calibration", "given", "designs"])
 def test_a_page_has_the_figures_on_record(
     script: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,9 +69,10 @@ def test_a_page_has_the_figures_on_record(
         script("scaling_page").write_page(page, json.loads((folder / "runs.json").read_text()))
     else:
         pytest.importorskip("pandas")
-        module = script({"power": "power_page", "calibration": "calibrate_page", "given": "given_page"}[name])
+        pages = {"calibration": "calibrate_page", "designs": "designs", "given": "given_page", "power": "power_page"}
+        module = script(pages[name])
         # Plots take seconds.
-        for place, plot in ((module, "power_plot"), (module, "draw_grid")):
+        for place, plot in ((module, "power_plot"), (module, "draw_grid"), (module, "draw")):
             monkeypatch.setattr(place, plot, lambda *given: None, raising=False)
         if name == "power":
             monkeypatch.setattr(script("regret_page"), "_regret_plot", lambda *given: None)
