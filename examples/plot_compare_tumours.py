@@ -29,10 +29,10 @@ found = [name for name, significant in zip(result.names, result.rejected, strict
 print(sum(name.startswith("shuffled") for name in found), "of them shuffled")
 
 # %%
-# A short list of 40 has the same discoveries, cut to the list. Its selective p-values are about each column by itself,
-# given that it was selected. Here are three p-values for each: with the selection ignored, selective, and corrected
-# over all columns. Those of the real columns hardly differ; those of the shuffled ones, which are in the list by
-# chance, are below 0.05 only where the selection is ignored.
+# A list of 40 has the same discoveries, as far as they are in the list. Its selective p-values are about each column by
+# itself, given that it was selected. The plot has three p-values for each column: ignoring the selection, selective,
+# and corrected over all columns. For real columns they hardly differ. Those of the shuffled ones, which are in the
+# list by chance, are below 0.05 only if the selection is ignored.
 
 best = compare(malignant, benign, k=40, random_state=0)
 place = np.arange(len(best.names))

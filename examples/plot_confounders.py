@@ -2,9 +2,9 @@
 Beyond what is already known
 ============================
 
-Blood pressure and six blood values of 442 patients, and how far their diabetes had come a year later. Age, sex and body
-mass are known anyway: which of the others tell something *beyond* them? ``given=`` takes out of the measurements and
-out of the response what the confounders explain, in any form, and tests what is left.
+Blood pressure and six blood values of 442 patients, and the progression of their diabetes a year later. Age, sex and
+body mass are known anyway: which of the other measurements are related to the progression *beyond* them? ``given=``
+regresses the measurements and the response on the confounders, with nonlinear terms, and tests the residuals.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ beyond = relate(patients, "target", given=known, distinct=True, random_state=0)
 print(beyond)
 
 # %%
-# The effect is the partial kernel correlation. Measurements that go together with body mass lose most of theirs.
+# The effect is the partial kernel correlation. Measurements that are related to body mass lose most of theirs.
 
 names = list(plain.names)
 effects = [dict(zip(result.names, result.effects, strict=True)) for result in (plain, beyond)]
@@ -36,8 +36,8 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Some discoveries tell the same. ``clusters`` puts those together whose scores carry the same information, and
-# ``distinct=True`` marks those that are significant given the marked ones before them.
+# Some discoveries carry the same information. ``clusters`` groups those whose scores are strongly correlated, and
+# ``distinct=True`` marks those that are significant given the ones marked before them.
 
 for members in beyond.clusters:
     print(", ".join(members))

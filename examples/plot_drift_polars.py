@@ -2,8 +2,8 @@
 Drift between training and production, with categories
 ======================================================
 
-Two polars frames with numbers and strings. The age distribution gets a second mode that leaves its mean where it was,
-and one country becomes more frequent; everything else stays.
+Two polars frames with numbers and strings. The age distribution gets a second mode that does not change its mean, and
+one country becomes more frequent; everything else stays the same.
 """
 
 import matplotlib.pyplot as plt
@@ -38,7 +38,7 @@ result = compare(training, production, random_state=0)
 result.to_frame("polars").select("feature", "effect", "pvalue", "adjusted_pvalue", "rejected").head(5)
 
 # %%
-# The two columns that changed: a test of means would have passed over the first.
+# The two columns that changed. A test of means would not detect the first.
 
 print(f"mean age {training['age'].mean():.1f} and {production['age'].mean():.1f}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")

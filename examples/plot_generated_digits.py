@@ -2,9 +2,9 @@
 Which generator makes data that look real?
 ==========================================
 
-Three generators are fitted to one half of the handwritten digits, and the other half is the reference. `screen` holds
-each generated data set, all 64 pixels together, against it. Real digits that were held back are among the candidates
-too, and should not be significant.
+Three generators are fitted to one half of the handwritten digits, and the other half is the reference. `screen`
+compares each generated data set, all 64 pixels together, with it. Real digits that were held back are among the
+candidates too, and should not be significant.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Columns that form one feature
 =============================
 
-Length and width of iris petals are strongly tied to each other. Take the two kinds apart from one another and shuffle
-one column: every column by itself looks as before, only the tie is gone. Tested one by one nothing is found; as one
-feature, given by ``groups=``, the pair is.
+Length and width of iris petals are strongly dependent. In the second sample one of the two columns is shuffled: every
+column by itself is distributed as before, but the dependence is gone. Tests of single columns find nothing; a test of
+both as one feature, given by ``groups=``, finds the change.
 """
 
 import matplotlib.pyplot as plt

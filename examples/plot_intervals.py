@@ -2,8 +2,8 @@
 Confidence intervals after selection
 ====================================
 
-The largest of many estimated effects are too large, and the usual intervals around them miss the truth too often. Here
-the truth is known: 400 features, all with the same small shift. Eight are selected and their effects reported, with the
+The largest of many estimated effects are too large, and the usual intervals around them miss the true effect too often.
+Here it is known: 400 features, all with the same small shift. Eight are selected and their effects reported, with the
 selection ignored and conditional on it.
 """
 
@@ -27,8 +27,8 @@ naive = compare(X, Y, k=8, estimator="cross", test="naive", random_state=0)
 truth = float(np.median(compare(*samples(20_000, 20), k=None, estimator="cross", random_state=0).effects))
 
 # %%
-# With the selection ignored, estimates and intervals sit too high. Selective intervals reach down to the truth, and
-# the median-unbiased estimates are as likely to lie below it as above.
+# If the selection is ignored, estimates and intervals are too high. Selective intervals cover the true effect, and the
+# median-unbiased estimates are as likely to be below it as above.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True, sharey=True, layout="constrained")
 for ax, result, title in zip(axes, (naive, selective), ("selection ignored", "selective"), strict=True):

@@ -4,7 +4,7 @@ Your own scores
 
 The tests need no more than one score per feature and the covariance of the scores under the null. Here the scores are
 the two-sample t statistics of the 64 pixels of handwritten threes and eights, on few images; neighbouring pixels are
-correlated, which the covariance says.
+correlated, as the covariance shows.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Before and after
 ================
 
-Each patient is measured twice. ``paired=True`` takes row i of both tables as one patient, whose two measurements may
-change places: what patients differ in does not count, and a change of location or of spread does.
+Each patient is measured twice. ``paired=True`` takes row i of both tables as one patient and permutes the two
+measurements of each: differences between patients do not count, a change of location or of spread does.
 """
 
 import matplotlib.pyplot as plt

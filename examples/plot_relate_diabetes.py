@@ -2,7 +2,7 @@
 What does the course of diabetes depend on?
 ===========================================
 
-Ten measurements of 442 patients and how far the disease had come a year later. Kernel dependence sees any form of
+Ten measurements of 442 patients and the progression of the disease a year later. Kernel dependence sees any form of
 relation, not only a straight line; the effect size reads like a correlation.
 """
 

@@ -3,7 +3,7 @@ Patients of several hospitals
 =============================
 
 Hospitals differ in what they measure and in how many of their patients are ill. ``strata=`` permutes labels within
-hospitals, so that what differs between hospitals is no finding.
+hospitals, so that differences between hospitals do not count.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ What survival depends on
 ========================
 
 The German breast cancer study (686 patients, 299 events) and the veterans' lung cancer trial (137 patients). Times are
-censored: for many patients it is only known that they lived at least so long. A tuple ``(time, event)``, or
-scikit-survival's structured arrays, make a censored response: log-rank scores, and any form of dependence counts.
+censored: of many patients only a lower bound of the survival time is known. A tuple ``(time, event)`` or a structured
+array of scikit-survival is a censored response: its log-rank scores are tested for any form of dependence.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ result = relate(X, y, random_state=0)
 print(result)
 
 # %%
-# Cox's model takes the risk as a line. By itself, age has no slope there, because the youngest and the oldest patients
-# have the higher risk: the kernel test sees the curve.
+# In Cox's model the log hazard is a line. Age by itself has no slope there, because the youngest and the oldest
+# patients have the higher risk. The kernel test detects the curve.
 
 numbers = X.select_dtypes("number")
 scaled = (numbers - numbers.mean()) / numbers.std()
@@ -43,7 +43,7 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The veterans: beyond the Karnofsky score, which everybody looks at first, does the type of cell matter?
+# The veterans' trial: does the cell type matter beyond the Karnofsky score?
 
 X, y = load_veterans_lung_cancer()
 print(relate(X, y, given="Karnofsky_score", random_state=0))

@@ -2,9 +2,8 @@
 Selecting by a threshold instead of a number
 ============================================
 
-Where a list is wanted and nobody knows how long, ``threshold=2`` lists every feature whose score reaches two standard
-deviations of chance. Its p-value is then conditional on nothing but that. What is significant is decided over all
-features.
+If the length of the list is not known beforehand, ``threshold=2`` lists every feature with a score of at least two
+standard deviations. The p-value of a feature is then conditional on this alone. The correction runs over all features.
 """
 
 import textwrap

@@ -2,8 +2,8 @@
 Feature selection inside a scikit-learn pipeline
 ================================================
 
-`SelectMMD` takes the class label as y. Here it stands in a pipeline, and a grid search decides how many of the 13 real
-and 37 shuffled columns the classifier gets to see. The selection is repeated inside each fold, so that it does
+`SelectMMD` takes the class label as y. Here it is a step of a pipeline, and a grid search decides how many of the 13
+real and 37 shuffled columns the classifier uses. The selection is repeated inside each fold, so that it does
 not bias the accuracy.
 """
 
@@ -37,8 +37,8 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Without k nobody has to choose one: every column is tested, and those that are significant after the
-# Benjamini-Hochberg correction are passed on, as scikit-learn's ``SelectFdr`` does.
+# Without k every column is tested, and those that are significant after the Benjamini-Hochberg correction are kept, as
+# with scikit-learn's ``SelectFdr``.
 
 selector = SelectMMD(random_state=0).fit(X, y)
 kept = np.flatnonzero(selector.support_)
