@@ -94,47 +94,48 @@ def compare(
     X, Y : array-like, sparse matrix, data frame, AnnData or path
         Two samples with the same columns; row counts may differ. Data frames are those of pandas, polars, pyarrow and
         others; strings and categoricals are compared for equality. AnnData objects are read as the table of their
-        variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
-        .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
-        in pieces.
+        variables. Paths (CSV, Parquet files or folders of them, Feather, .npy, HDF5, Zarr), Dask collections, Zarr
+        arrays, HDF5 datasets and pyarrow data sets are read in pieces if they are large.
     by : str or array-like, optional
-        The column of X that tells the samples apart, where X holds both and Y is left out: a name (for AnnData one of
-        `obs`), or one value for each row. It is not a feature.
+        The column of X that names the sample of each row, if X holds both samples and Y is left out: its name (for
+        AnnData one of `obs`), or one value for each row. It is not a feature.
     group : scalar, optional
-        The value of `by` whose rows are compared with the others, or with `reference`; needed where there are more
-        than two.
+        The value of `by` whose rows are compared with all others, or with those of `reference`; required if `by` has
+        more than two values.
     reference : scalar, optional
-        The value of `by` whose rows `group` is compared with.
+        The value of `by` with whose rows `group` is compared.
     k : int or float, optional
-        Number of features to list, those with the largest scores, or their fraction of all features; by default every
-        feature is listed. P-values, effect sizes and intervals are then conditional on the selection. No more features
-        are found, as `correction` counts all of them in any case, and each listed feature loses power: close to the
-        cut a selective p-value is large, whatever the unconditional one is.
+        List only this number, or fraction, of the features: those with the largest scores. Their p-values, effect sizes
+        and intervals are conditional on the selection, so that selective p-values near the cut are large. `correction`
+        counts all features in any case: a list finds no more than the default, which lists every feature.
     threshold : float, optional
-        Instead of `k`: list every feature whose score is at least this many standard deviations.
+        Instead of `k`: list every feature with a score of at least this many standard deviations.
     estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
-        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+        How scores are computed: "complete", from all pairs of rows; "cross", one half of the rows finds the difference
+        and the other half measures it; "incomplete", "block" and "linear", the estimators of the paper, from some of
+        the pairs. `Incomplete(r=5)` and `Block(block_size=8)` set options.
     test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
         What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
         by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
         a selection. `Multiscale(replicates=20000)` sets options.
-    kernel : str or callable, default "gaussian"
-        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
+    kernel : {"gaussian", "laplace", "imq", "triangle", "linear", "polynomial", "delta"} or callable, default "gaussian"
+        "gaussian", "laplace", "imq" and "triangle" detect any difference, "linear" one of means, "polynomial" one of
+        the first three moments, "delta" compares for equality. A function f(A, B) gets arrays whose last axis holds the
+        columns of one feature, and returns the kernel values without that axis.
     bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
-        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
-        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
-        for all features; "auto" is "adaptive" where that is possible, else "median".
+        "adaptive" tests each feature with several kernels (see Notes) and needs the Gaussian kernel and the estimator
+        "complete" or "cross"; "median" is the median distance of each feature, "joint" that of whole rows for all
+        features; "auto" is "adaptive" if possible, else "median". A number is in the units of the columns.
     alpha : float, default 0.05
-        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
-        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
-        None. It decides what is `rejected`; p-values do not depend on it.
+        The error rate that `correction` controls. It determines `Result.rejected`; p-values do not depend on it.
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
         "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
-        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
-        p-value that is at most `alpha`.
+        Krieger and Yekutieli) control the false discovery rate: the expected share of the discoveries that is false.
+        "holm" controls the family-wise error rate: the probability of any false discovery. None rejects each p-value
+        that is at most `alpha`.
     family : {"all", "selected"}, default "all"
-        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
-        some are listed; "selected", the selective p-values of the short list.
+        The p-values that are corrected: "all", the unconditional ones of all features, also if only some are listed;
+        "selected", the selective ones of the list.
     confidence_level : float, default 0.95
         Level of the confidence intervals.
     groups : dict of str to list, optional
@@ -146,47 +147,65 @@ def compare(
     layer : str, optional
         The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
     missing : {"column", "value", "drop", "error"}, default "column"
-        How missing values are treated: "column" tests each feature on the rows that have it; "value" takes a missing
-        value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
-        with a missing value in any feature; "error" raises an error.
+        How missing values are treated: "column" tests each feature on the rows that have it; "value" makes a missing
+        value a value of its own, which detects a change in the share of missing values; "drop" leaves out rows with a
+        missing value in any feature; "error" raises an error.
     strata : str, list of str or array-like, optional
-        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which are
-        then no features, or values for each row; for two tables a pair of arrays.
+        Groups of rows, such as hospitals or batches, within which rows are exchangeable: the names of columns, which
+        are then no features, or one value for each row (for two tables a pair of arrays).
     paired : bool, str or array-like, optional
-        True where row i of X and row i of Y are a pair, such as before and after; or the column that names pairs, each
+        True if row i of X and row i of Y are a pair, such as before and after; or the column that names the pairs, each
         of which has one row in each sample.
     unit : str, list of str or array-like, optional
-        The rows of a unit, such as the cells of a donor, move together, and the sample belongs to the unit: the column
-        that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable
-        within strata.
+        What was sampled if it has several rows, such as the donor of cells: the names of columns, or one value for each
+        row (for two tables a pair of arrays). All rows of a unit belong to one sample, and whole units are
+        exchangeable, with `strata` within strata.
     given : str, list of str, array-like or data frame, optional
-        Confounders such as age, sex and site: the test is whether a feature is distributed differently beyond what
-        they explain. Names of columns, which are then no features, or values for each row, for two tables a pair of
-        these; numbers and categories, missing values allowed. Needs the estimator "complete".
+        Confounders such as age, sex and site, which are held fixed: the test is for a difference beyond what they
+        explain. Names of columns, which are then no features, or values for each row (for two tables a pair of these);
+        numbers and categories, missing values allowed. Requires the estimator "complete".
     given_model : scikit-learn regressor, optional
-        A second regression on `given`, cross-fitted over five folds; for each direction of a kernel it replaces the
-        built-in one where its error is smaller.
+        A second regression on `given`, cross-fitted over five folds. It replaces the built-in regression of each
+        direction of a kernel for which its error is smaller.
     distinct : bool, default False
         Whether to mark in `Result.distinct` the discoveries that are significant given the marked ones with stronger
-        evidence. Several features that measure one cause, each with its own noise, may all be marked.
+        evidence. Several features that measure one cause, each with noise of its own, may all be marked.
     random_state : int or numpy.random.Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
-        Number of threads; by default as many as BLAS may use (`OMP_NUM_THREADS` and the limits of joblib, Dask and
-        threadpoolctl count), -1 for all cores. Results do not depend on it.
+        Number of threads; -1 for all cores. The default is the number that BLAS may use, by `OMP_NUM_THREADS` and the
+        limits of joblib, Dask and threadpoolctl. Results do not depend on it.
     progress : bool, default False
         Whether to show a progress bar for each stage that takes longer than two seconds.
     client : distributed.Client, optional
-        Client of a Dask cluster whose workers score the features; where X is a Dask collection, the current client is
-        the default. Results do not depend on it.
+        Client of a Dask cluster whose workers score the features. If X is a Dask collection, the current client is the
+        default. Results do not depend on it.
     memory : int or str, optional
-        The memory that tables which are read in pieces may use, such as "1GB", "50%" of the machine's or a number of
-        bytes; by default a quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
+        The memory for tables that are read in pieces, such as "1GB", "50%" of the machine's or a number of bytes; by
+        default a quarter of the machine's. NumPy memory maps are read in pieces only if it is given.
 
     Returns
     -------
     Result
         What was tested and found; it prints as a table.
+
+    See Also
+    --------
+    compare_groups : Compare every group of a table with the rest, under one correction.
+    relate : Test which features depend on a response.
+    screen : Test which whole data sets deviate from a reference.
+    SelectMMD : The same test as a feature selector of scikit-learn.
+
+    Notes
+    -----
+    The null hypothesis of a feature is that it has the same distribution in both samples. P-values of the complete
+    estimator are those of permutations of the sample labels. The mean, variance and skewness over all permutations have
+    closed forms, so that none are drawn, except for columns in which few rows carry the statistic. With the adaptive
+    bandwidth, one kernel is sensitive to shifts, one to changes of spread and one to several modes and other fine
+    shapes; the smallest of their p-values is corrected for their number.
+
+    P-values and intervals of a short list are conditional on the selection of the feature (selective inference), as in
+    Lim et al., "More Powerful Selective Kernel Tests for Feature Selection", AISTATS 2020.
 
     Examples
     --------
@@ -304,14 +323,14 @@ def relate(
     X : array-like, sparse matrix, data frame, AnnData or path
         The features; see `compare`.
     y : array-like, data frame, str or tuple
-        The response: numbers, categories, several columns, or the name (or names) of columns of X. A censored response
-        is a tuple of a time and an event (names or columns), or a structured array as scikit-survival has them.
+        The response: numbers, categories, several columns, or the names of columns of X. A censored response is a tuple
+        of a time and an event (names or columns), or a structured array as in scikit-survival.
     k, threshold : optional
         As in `compare`.
     estimator : {"complete", "cross", "incomplete", "block"} or Incomplete or Block, default "complete"
-        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+        How scores are computed, as in `compare`; `Incomplete(r=5)` and `Block(block_size=8)` set options.
     test, kernel : optional
-        As in `compare`.
+        As in `compare`. With `kernel="linear"` only linear dependence is detected.
     bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
         As in `compare`. A number is the bandwidth of the features; the response then has its median distance.
     response : {"auto", "category", "numeric", "censored"}, default "auto"
@@ -322,17 +341,17 @@ def relate(
     groups, kinds, layer, missing : optional
         As in `compare`. Rows without a response are left out.
     strata : str, list of str or array-like, optional
-        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which are
-        then no features, or values for each row.
+        Groups of rows, such as hospitals or batches, within which rows are exchangeable: the names of columns, which
+        are then no features, or one value for each row.
     paired : str or array-like, optional
-        The column that names pairs of rows within which the response may be exchanged.
+        The column that names pairs of rows, within which the responses are exchangeable.
     unit : str, list of str or array-like, optional
-        The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the
-        column that names it, or values for each row. With `strata`, units are exchangeable within strata.
+        What was sampled if it has several rows, such as the donor of cells: the names of columns, or one value for each
+        row. All rows of a unit have the same response, and whole units are exchangeable, with `strata` within strata.
     given : str, list of str, array-like or data frame, optional
-        Confounders such as age, sex and site: the test is whether a feature depends on the response beyond what they
+        Confounders such as age, sex and site, which are held fixed: the test is for dependence beyond what they
         explain. Names of columns, which are then no features, or values for each row; numbers and categories, missing
-        values allowed. Needs the estimator "complete".
+        values allowed. Requires the estimator "complete".
     given_model, distinct : optional
         As in `compare`.
     random_state, n_jobs, progress, client, memory : optional
@@ -342,6 +361,17 @@ def relate(
     -------
     Result
         What was tested and found; it prints as a table.
+
+    See Also
+    --------
+    compare : Test which features are distributed differently in two samples.
+    SelectHSIC : The same test as a feature selector of scikit-learn.
+
+    Notes
+    -----
+    The null hypothesis of a feature is that it is independent of the response, or, with `given`, conditionally
+    independent of it. P-values of the complete estimator are those of permutations of the response, computed as in
+    `compare`; with `given` they are asymptotic.
 
     Examples
     --------
@@ -448,10 +478,10 @@ def screen(
     reference : array-like, data frame or path
         The data set to compare with; see `compare`.
     candidates : dict of str to array-like, data frame or path
-        Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
+        Data sets by name, with the same columns; row counts may differ. "incomplete", "block" and "linear" use the same
         number of rows of each candidate, that of the smallest.
     k, threshold, estimator, test, kernel, bandwidth : optional
-        As in `compare`, with candidates in place of features. All candidates have one kernel, and so `bandwidth` is a
+        As in `compare`, with candidates in place of features. All candidates have the same kernel, so `bandwidth` is a
         name or one number.
     alpha, correction, family, confidence_level : optional
         As in `compare`, over all candidates.
@@ -464,6 +494,10 @@ def screen(
     -------
     Result
         What was tested and found; it prints as a table.
+
+    See Also
+    --------
+    compare : Test which single features differ between two data sets.
 
     Examples
     --------
@@ -554,18 +588,18 @@ def selective_bootstrap(
 
     Parameters
     ----------
-    mean : array_like of shape (d,)
-        The observed vector y, taken as normal with covariance `cov`.
-    cov : array_like of shape (d, d) or (d,)
+    mean : array-like of shape (d,)
+        The observed vector y, which is normal with covariance `cov`.
+    cov : array-like of shape (d, d) or (d,)
         Covariance of y, or variances of independent coordinates.
     in_hypothesis, in_selection : callable
         Functions of an (m, d) array that return m booleans.
-    replicates : int, default=10_000
+    replicates : int, default 10000
         Resampled vectors per scale.
-    scales : array_like of float
-        Values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of them
-        is simulated at wider scales.
-    model : {"linear", "constant", "quadratic", "singular", "aic"}, default="linear"
+    scales : array-like of float, optional
+        Values of gamma^2 = n / n', the ratios of the sample size to that of a replicate. A region is simulated at wider
+        scales if fewer than 1% of the replicates cross its boundary at the widest of these.
+    model : {"linear", "constant", "quadratic", "singular", "aic"}, default "linear"
         Scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
     random_state : int or numpy.random.Generator, optional
         Seed or generator of the replicates.
@@ -573,7 +607,7 @@ def selective_bootstrap(
     Returns
     -------
     RegionTest
-        With p = Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)).
+        The p-value, Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)), and the fitted scaling laws phi of both regions.
 
     Examples
     --------

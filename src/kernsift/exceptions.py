@@ -26,7 +26,7 @@ def required(module: str, purpose: str) -> Any:
 class InputError(ValueError):
     """Data or a parameter that cannot be used; the message says which argument, what was needed, and the fix.
 
-    It is a `ValueError`, so that code which catches those catches this.
+    It is a subclass of `ValueError`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class HiddenMissingValues(InputError):
 
 
 class CalibrationWarning(UserWarning):
-    """The p-values of this combination of estimator, test and options are known to be off; the message says how.
+    """Warning that the p-values of a combination of options are known to be off; the message says how.
 
     Examples
     --------

@@ -66,7 +66,7 @@ def compare_groups(
     X : array-like, sparse matrix, data frame, AnnData or path
         One table, which holds all groups; see `compare`.
     by : str or array-like
-        The column that tells the groups apart: a name (for AnnData one of `obs`), or one value for each row.
+        The column that names the group of each row: its name (for AnnData one of `obs`), or one value for each row.
     reference : scalar, optional
         The value of `by` that each other group is compared with; by default each group is compared with all others.
     k, threshold, estimator, test, kernel, bandwidth : optional
@@ -81,7 +81,7 @@ def compare_groups(
     confidence_level, groups, kinds, layer, missing : optional
         As in `compare`.
     strata, paired, unit, given, given_model : optional
-        As in `compare`. Where units have rows in several groups, such as donors with cells of several types, they are
+        As in `compare`. Units that have rows in several groups, such as donors with cells of several types, are
         `strata`.
     random_state, n_jobs, progress, client, memory : optional
         As in `compare`.
@@ -95,6 +95,10 @@ def compare_groups(
         `Result.to_frame` after it. Medians, descriptions and intervals are those of the 1000 features with the
         strongest evidence over all groups, as each takes some milliseconds. A frame of pandas has the notes of all
         comparisons in `attrs["notes"]`.
+
+    See Also
+    --------
+    compare : Compare two samples, or one group with the rest.
 
     Examples
     --------

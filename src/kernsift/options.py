@@ -41,8 +41,8 @@ class Incomplete(Options):
     r : float, default 1.0
         Draws per row.
     design : {"shared", "independent"}, default "shared"
-        Whether all features use the same rows, which estimates the correlations of their scores, or each feature its
-        own.
+        "shared" draws the same rows for all features, which estimates the correlations of their scores; "independent"
+        draws rows for each feature.
 
     Examples
     --------

@@ -58,8 +58,8 @@ class Result:
     """What was tested, what was found, and how large it is.
 
     Without `k` and `threshold` every feature is tested and listed. With one of them only the selected features are
-    listed, with p-values, effect sizes and intervals that are conditional on their selection; what is found among them
-    (`rejected`) is still corrected over all features, unless `family="selected"` was asked for.
+    listed, with p-values, effect sizes and intervals that are conditional on their selection; `rejected` is still
+    corrected over all features, except with `family="selected"`.
 
     Intervals, clusters, pictures and descriptions are computed when they are first used; until then the result keeps
     the data that they need. Arrays of more than 64 MB are not copied, and must not be changed before that. Two results
@@ -70,54 +70,52 @@ class Result:
     question : {"compare", "relate", "screen"}
         The function that was called.
     selected : ndarray of int of shape (k,)
-        Positions of the listed features, best first; what follows is in this order.
+        Positions of the listed features, best first. Arrays of shape (k,) are in this order.
     names : tuple of str
         Their names.
     pvalues : ndarray of shape (k,)
-        P-values in (0, 1]; those of a short list are selective: conditional on the feature having been selected.
-        `log_pvalues` are their logarithms, exact where p-values underflow.
+        P-values in (0, 1]; those of a short list are selective: conditional on the selection of the feature.
+        `log_pvalues` are their logarithms, which do not underflow.
     unconditional_pvalues : ndarray of shape (k,)
-        Unconditional p-values, from which the correction over all features is computed; the same as `pvalues` where
-        every feature is tested.
+        Unconditional p-values, which the correction over all features uses; equal to `pvalues` if every feature is
+        tested.
     adjusted_pvalues : ndarray of shape (k,)
-        P-values after `correction`; compare these with `alpha`. Those of a short list come from the unconditional
-        p-values of all features, see `kernsift.inference.multiple_testing`; without a correction, or with
-        `family="selected"`, from `pvalues`.
+        P-values after `correction`, to be compared with `alpha`. Those of a short list are computed from the
+        unconditional p-values of all features, see `kernsift.inference.multiple_testing`; without a correction, or
+        with `family="selected"`, from `pvalues`.
     rejected : ndarray of bool of shape (k,)
-        Which features are significant, the discoveries: adjusted p-value at most alpha.
+        Which features are significant (the discoveries): adjusted p-value at most `alpha`.
     effects : ndarray of shape (k,) or None
-        Effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate; None
-        where the estimator has none. `raw_effects` are the unconditional ones. `estimates` computes them when they are
-        used.
+        Effect sizes in [0, 1]: kernel correlations, in a short list median-unbiased after the selection; None if the
+        estimator has none. `raw_effects` ignore the selection. `estimates` computes them when they are used.
     intervals : ndarray of shape (k, 2) or None
-        Confidence intervals for `effects`; None where the estimator has none, NaN beyond the first 1000 features.
-        Where everything is tested and corrected, the expected share of discoveries whose interval misses the true
-        effect is at most 1 - `confidence_level` (false coverage rate), and intervals of the other features reach down
-        to 0; where nothing is corrected, each interval has the level by itself; in a short list conditionally on its
-        selection.
+        Confidence intervals of `effects`; None if the estimator has none, NaN beyond the first 1000 features. If every
+        feature is tested and corrected, the expected share of discoveries whose interval misses the true effect is at
+        most 1 - `confidence_level` (false coverage rate), and intervals of the other features begin at 0. Without a
+        correction each interval has that level by itself, and in a short list conditionally on the selection.
     scores : ndarray of shape (d,)
         The scores of all features, in table order; `feature_names` are their names.
     all_pvalues, all_adjusted_pvalues : ndarray of shape (d,)
-        Of all features in table order, whatever is listed: unconditional p-values, and those after the correction over
-        all of them. `all_rejected` tells which of all features are significant.
+        Unconditional p-values of all features in table order, whatever is listed, before and after the correction.
+        `all_rejected` are the significant ones.
     listed : bool
         Whether a short list was asked for.
     alpha, correction, family : float, str or None, str
-        The level and the correction of `rejected`, and the features that it is over.
+        The error rate and the correction of `rejected`, and the p-values that are corrected.
     confidence_level : float
         The level of `intervals`.
     settings : mapping
-        Estimator, test, kernel and the rest, as used.
+        Estimator, test, kernel and other arguments of the call.
     seed : int or None
-        The seed that gives this result again; None if a Generator was passed in.
+        The seed that repeats this result; None if a Generator was passed in.
     notes : tuple of str
-        What a reader should know about the data, one sentence each.
+        Notes on the data, one sentence each.
     outcome : Outcome
         The record of the test: truncation intervals, scaling law.
     n : ndarray of int of shape (d,)
-        Number of rows of each score, in table order: those without a missing value where `missing="column"`.
+        Number of rows of each score, in table order; with `missing="column"` those without a missing value.
     rows : tuple of int
-        Numbers of rows: of X and Y; of X; of the reference and each candidate.
+        Numbers of rows of X and Y in `compare`, of X in `relate`, of the reference and each candidate in `screen`.
     pictures : sequence of Picture
         Counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
     descriptions : sequence of Description
@@ -128,11 +126,10 @@ class Result:
     kinds : tuple of int
         Numbers of numeric features, categorical features, and groups of columns.
     redundancy : Clusters
-        Computes, when they are first used, `cluster_labels` (k,): the cluster of each discovery among those that are
-        alike (`kernsift.inference.redundancy`), and -1 for the other features.
+        Computes `cluster_labels` (k,) when they are first used: the cluster of each discovery, and -1 for the other
+        features. See `kernsift.inference.redundancy`.
     distinct : ndarray of bool of shape (k,) or None
-        Which of the listed features are significant given the distinct ones before them; None unless `distinct=True`
-        was asked for.
+        Which of the listed features are significant given the distinct ones before them; None without `distinct=True`.
 
     Examples
     --------
@@ -189,13 +186,15 @@ class Result:
 
     @property
     def cluster_labels(self) -> np.ndarray:
+        """(k,) the cluster of each discovery, counted from 0; -1 for the other listed features."""
         return self.redundancy.labels
 
     @property
     def clusters(self) -> tuple[tuple[str, ...], ...]:
         """The discoveries in clusters of similar features, the best feature of each cluster first.
 
-        Features are alike where the null correlation of their scores is at least 0.3. P-values do not depend on it.
+        Features are similar if the null correlation of their scores is at least 0.3. P-values do not depend on
+        clusters.
         """
         labels = self.cluster_labels
         rows = (np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1))
@@ -209,36 +208,40 @@ class Result:
 
     @property
     def effects(self) -> np.ndarray | None:
+        """(k,) effect sizes in [0, 1], in a short list median-unbiased; None if the estimator has none."""
         return self.estimates.effects
 
     @property
     def raw_effects(self) -> np.ndarray | None:
+        """(k,) effect sizes that ignore the selection; None if the estimator has none."""
         return self.estimates.raw_effects
 
     @property
     def intervals(self) -> np.ndarray | None:
+        """(k, 2) confidence intervals of `effects`; None if the estimator has none."""
         return self.estimates.intervals
 
     @property
     def all_rejected(self) -> np.ndarray:
+        """(d,) which of all features are significant, in table order, whatever is listed."""
         return significant(self.all_adjusted_pvalues, self.alpha)
 
     @property
     def found_outside(self) -> int:
-        """How many features that are not listed are significant when all are tested with the same correction."""
+        """Number of features outside the list that are significant when all are tested with the same correction."""
         return int(self.all_rejected.sum() - self.all_rejected[self.selected].sum())
 
     @property
     def missing(self) -> np.ndarray:
-        """(k,) share of the rows in which each listed feature is missing."""
+        """(k,) share of the rows without a value of each listed feature."""
         if self.question == "screen" or not self.rows:
             return np.zeros(len(self.selected))
         return np.maximum(1.0 - self.n[self.selected] / sum(self.rows), 0.0)
 
     def describe(self, row: int) -> str:
-        """What changed in the listed feature at this place, in words.
+        """What changed in the listed feature at position `row`, in words.
 
-        Where it is not significant there is no direction to report, and only medians or shares are given.
+        A feature that is not significant has no direction; only its medians or shares are given.
         """
         if row >= len(self.descriptions):
             return ""
@@ -246,7 +249,18 @@ class Result:
         return found.text if self.rejected[row] else found.typical
 
     def feature(self, name: Hashable) -> FeatureRecord:
-        """The record of one feature, by its name, which may be a number or a tuple where the columns have such names.
+        """The record of one feature; `result[name]` is the same.
+
+        Parameters
+        ----------
+        name : hashable
+            The name of its column, which may be a number or a tuple.
+
+        Returns
+        -------
+        FeatureRecord
+            Score, p-values, effect, interval, number of rows, share of missing values and description. Features outside
+            a short list have no effect, interval and description.
 
         Examples
         --------
@@ -286,12 +300,12 @@ class Result:
     __getitem__ = feature
 
     def renamed(self, labels: tuple[str, ...]) -> Result:
-        """The same result with other names for the samples in pictures and descriptions."""
+        """The same result with other names of the samples, or of the response, in pictures and descriptions."""
         kept = renamed(Summaries(self.pictures, self.descriptions, self.labels, self.kinds), labels)
         return replace(self, pictures=kept.pictures, descriptions=kept.descriptions, labels=labels)
 
     def order(self, sort: str = "p") -> np.ndarray:
-        """Places of the listed features by "p" (strongest evidence first), "effect" (largest first) or "name"."""
+        """Positions of the listed features, sorted by "p" (strongest evidence first), "effect" or "name"."""
         check_choice("sort", sort, ("p", "name") if self.effects is None else ("p", "effect", "name"))
         if sort == "name":
             return np.array(sorted(range(len(self.names)), key=lambda row: self.names[row]), dtype=int)
@@ -300,7 +314,7 @@ class Result:
         return np.arange(len(self.names))
 
     def columns(self, sort: str = "p") -> dict[str, Any]:
-        """The table as named columns, one row a listed feature."""
+        """The table as named columns, with one row for each listed feature."""
         table: dict[str, Any] = {
             "feature": list(self.names),
             "n": self.n[self.selected],
@@ -346,20 +360,30 @@ class Result:
         }
 
     def to_frame(self, backend: str = "pandas", *, sort: str = "p", all_features: bool = False) -> Any:
-        """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow".
+        """The table as a data frame, with one row for each listed feature.
 
-        It has a row for each listed feature, which are all features unless `k` or `threshold` was given, sorted by "p"
-        (strongest evidence first), "effect" (largest first) or "name". With `all_features` it has the scores and
-        unconditional p-values of all features in table order in any case.
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default "pandas"
+            The library of the data frame.
+        sort : {"p", "effect", "name"}, default "p"
+            Strongest evidence first, largest effect first, or by name.
+        all_features : bool, default False
+            Whether to return the scores and unconditional p-values of all features in table order, also if `k` or
+            `threshold` made a list.
 
-        `n` are the rows used and `missing` the share of rows without a value; `median_first` and `median_second` are
-        medians of the two samples (of dates in days since the first of all), and `description` says what changed.
+        Returns
+        -------
+        data frame
+            `n` is the number of rows used and `missing` the share of rows without a value; `median_first` and
+            `median_second` are the medians of the two samples (of dates in days since the first of all); `description`
+            says what changed.
         """
         check_choice("backend", backend, BACKENDS)
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
 
     def to_dict(self, sort: str = "p") -> dict[str, Any]:
-        """Everything in plain values, ready for JSON: None for NaN and infinities. `sort` is as in `to_frame`."""
+        """Everything as plain values for JSON, with None for NaN and infinities; `sort` is as in `to_frame`."""
         columns = {name: np.asarray(column).tolist() for name, column in self.columns(sort).items()}
         found = {
             "question": self.question,
@@ -382,10 +406,22 @@ class Result:
         return {name: export.plain(value) for name, value in found.items()}
 
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:
-        """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
+        """The verdict, the table and the notes as text.
 
-        Of a result that tests everything the table has the discoveries, at most 20; where there are none, the five best
-        features. A short list is printed in full, up to 20 features. `sort` is as in `to_frame`.
+        If every feature is tested, the table has the discoveries, at most 20, or the five best features if there are
+        none. A short list is printed in full, up to 20 features.
+
+        Parameters
+        ----------
+        width : int, default 100
+            The most characters of a line.
+        sort : {"p", "effect", "name"}, default "p"
+            As in `to_frame`.
+
+        Returns
+        -------
+        str
+            What `print(result)` prints.
         """
         return text.text(self, width, sort)
 
@@ -407,9 +443,14 @@ class Result:
     plot_scaling = plots.plot_scaling
 
     def save(self, path: str | Path, *, sort: str = "p") -> None:
-        """Write a file in the format of its suffix: .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
+        """Write the result in the format of the file's suffix.
 
-        `sort` is as in `to_frame`.
+        Parameters
+        ----------
+        path : str or Path
+            A name that ends in .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
+        sort : {"p", "effect", "name"}, default "p"
+            As in `to_frame`.
 
         Examples
         --------
@@ -431,7 +472,7 @@ class Result:
     @overload
     def to_csv(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
-        """The table as CSV; where `path` is given it is written there, and nothing is returned, as by pandas."""
+        """The table as CSV: written to `path` if that is given, else returned, as in pandas."""
         return export.written(self, path, ".csv", sort=sort)
 
     @overload
@@ -439,7 +480,7 @@ class Result:
     @overload
     def to_json(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
-        """Everything as JSON, which is returned, or written to `path` where that is given."""
+        """Everything as JSON: written to `path` if that is given, else returned."""
         return export.written(self, path, ".json", sort=sort)
 
     @overload
@@ -447,7 +488,7 @@ class Result:
     @overload
     def to_markdown(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
-        """Verdict, table and notes in Markdown, returned, or written to `path` where that is given."""
+        """Verdict, table and notes in Markdown: written to `path` if that is given, else returned."""
         return export.written(self, path, ".md", sort=sort)
 
     @overload
@@ -466,17 +507,30 @@ class Result:
         command: str | None = None,
         sort: str = "p",
     ) -> str | None:
-        """The report: one HTML page with verdict, table and pictures. Needs Jinja2.
+        """The report: one self-contained HTML page with verdict, table and pictures. Requires Jinja2.
 
-        It is returned, or written to `path` where that is given. `title` is its heading; `command` is what makes it
-        again, if that is not a line of Python; `sort` is the order of its table when the page opens, as in `to_frame`.
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write; by default the page is returned.
+        title : str, optional
+            The heading.
+        command : str, optional
+            The command that repeats the call, if it is not a line of Python.
+        sort : {"p", "effect", "name"}, default "p"
+            The order of the table when the page opens, as in `to_frame`.
+
+        Returns
+        -------
+        str or None
+            The page, or None if it was written.
         """
         return export.written(self, path, ".html", sort=sort, title=title, command=command)
 
     def to_excel(self, path: str | Path, *, sort: str = "p") -> None:
-        """The table as an Excel file. Needs openpyxl."""
+        """The table as an Excel file. Requires openpyxl."""
         export.written(self, path, ".xlsx", sort=sort)
 
     def to_parquet(self, path: str | Path, *, sort: str = "p") -> None:
-        """The table as a Parquet file. Needs pyarrow."""
+        """The table as a Parquet file. Requires pyarrow."""
         export.written(self, path, ".parquet", sort=sort)

@@ -238,7 +238,7 @@ class SelectMMD(_KernelSelector):
         with the largest scores, as `SelectKBest` does.
     keep : {"auto", "selected", "rejected"}, default "auto"
         "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
-        "auto" is "selected" where `k` or `threshold` is given, else "rejected".
+        "auto" is "selected" if `k` or `threshold` is given, else "rejected".
     threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
         As in `kernsift.compare`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
         there is a parameter `estimator__r`.
@@ -255,7 +255,7 @@ class SelectMMD(_KernelSelector):
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
-        Number of threads; by default as many as BLAS may use, -1 for all cores.
+        Number of threads; -1 for all cores. The default is the number that BLAS may use.
     progress : bool, default False
         Whether to show a progress bar for each stage that takes longer than two seconds.
 
@@ -268,8 +268,8 @@ class SelectMMD(_KernelSelector):
     scores_ : array of float
         Score of every column.
     pvalues_ : array of float
-        P-values of the columns; where `k` or `threshold` is given, selective ones, and NaN for columns that were not
-        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
+        P-values of the columns; with `k` or `threshold` selective ones, and NaN for columns that were not selected.
+        `result_.all_pvalues` has the unconditional p-value of every feature.
 
     Examples
     --------

@@ -59,11 +59,18 @@ def _without_frame(ax: Axes) -> None:
 
 
 def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
-    """All listed features by effect and evidence, the discoveries with their names as far as these fit.
+    """All listed features by effect and evidence, with the names of discoveries as far as these fit.
 
-    Where everything is tested, features above the dashed line are significant after the correction.
+    If every feature is tested, those above the dashed line are significant after the correction.
 
-    Like all plots it needs matplotlib, and draws on `ax`, or on a new figure that notebooks and `plt.show()` display.
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure, which notebooks and `plt.show()` display.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     if result.effects is None:
         return plot_scores(result, ax)
@@ -116,7 +123,17 @@ def _label_points(ax: Axes, points: list[tuple[float, float, str]]) -> None:
 
 
 def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
-    """Effects of the best features with their confidence intervals (a forest plot)."""
+    """Effects of the best features with their confidence intervals (a forest plot).
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure, which notebooks and `plt.show()` display.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     rows = np.arange(min(len(result.names), max(int(result.rejected.sum()) + _MOST_OTHERS, 1), _MOST_INTERVALS))
     intervals = result.estimates.intervals_of(rows)
     if result.effects is None or intervals is None:
@@ -138,7 +155,17 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
-    """Small multiples of the best features, as `plot_feature` draws them: an array of axes, three in a row."""
+    """Small multiples of the best features, each drawn by `plot_feature`, three in a row.
+
+    Parameters
+    ----------
+    count : int, default 9
+        Number of features.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes
+    """
     count = min(count, len(result.pictures))
     if count < 1:
         raise InputError("plot_best: this result holds no picture, as no feature is listed; lower the threshold.")
@@ -160,7 +187,17 @@ def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
 
 
 def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
-    """Scores best first as bars, coloured by whether they are significant; of a short list, then the best others."""
+    """Scores as bars, best first; a short list is followed by the best of the other features.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure, which notebooks and `plt.show()` display.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     if result.listed:
         others = np.setdiff1d(np.argsort(-result.scores, kind="stable"), result.selected, assume_unique=True)
         kept = min(len(result.selected), _MOST_BARS)
@@ -226,10 +263,19 @@ def _short_names(names: Sequence[str], most: int = _LONGEST_NAME) -> list[str]:
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
-    """All p-values in their order, with the bounds of the correction; of a short list also the selective ones.
+    """Sorted p-values with the bounds of the correction; of a short list also the selective p-values.
 
-    A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
-    With `family="selected"` the selective p-values of the list are the ones in their order.
+    Features up to the last p-value on or below the dashed line are significant (for "holm": up to the first one above
+    it). With `family="selected"` the selective p-values of the list are sorted.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure, which notebooks and `plt.show()` display.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     MaxNLocator = required("matplotlib.ticker", "Plots need matplotlib").MaxNLocator
     ax = _axes(ax, 5.4, 4.2)
@@ -286,7 +332,19 @@ def _row_of(name: Hashable, listed: Sequence[str]) -> int:
 
 
 def plot_scaling(result: Result, name: Hashable | None = None, ax: Axes | None = None) -> Axes:
-    """The scaling law of the multiscale test for one feature, by default the best that has one, read at 0."""
+    """The scaling law of the multiscale test for one feature, with its value at 0.
+
+    Parameters
+    ----------
+    name : hashable, optional
+        The feature; by default the best that has a scaling law.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     fit = result.outcome.fit
     if fit is None:
         raise InputError(
@@ -320,7 +378,19 @@ def plot_scaling(result: Result, name: Hashable | None = None, ax: Axes | None =
 
 
 def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None = None) -> Axes:
-    """One listed feature, the best by default, in both samples or against the response."""
+    """One listed feature in both samples, or against the response.
+
+    Parameters
+    ----------
+    name : hashable, optional
+        The feature; by default the best one.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     if not result.pictures:
         raise InputError("plot_feature: this result holds no picture, as no feature is listed; lower the threshold.")
     row = 0 if name is None else _row_of(name, result.names[: len(result.pictures)])
