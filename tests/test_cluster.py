@@ -479,7 +479,7 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(clients: Call
 def test_work_that_kills_every_worker_is_told(clients: Callable[..., Client]) -> None:
     X, Y = samples(40, 3)
     # Dask starts it again, three times, unless it dies while it starts.
-    message = r"^client: (workers .* die .*memory|the Dask cluster .* has lost all its workers .* want of memory)"
+    message = r"^client: (workers .* die .*memory|the Dask cluster .* has lost all its workers .* out of memory)"
     with pytest.raises(InputError, match=message):
         compare(X, Y, kernel=_deadly, client=clients(1))
     # Another cluster: Dask may give up on the last worker of this one at any later moment.

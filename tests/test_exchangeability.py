@@ -803,7 +803,7 @@ def test_notes_on_one_row_have_the_singular() -> None:
     X, label = rng.normal(size=(17, 2)), unit % 2
     strata = np.where(np.arange(17) < 16, "a", "b")
     notes = relate(X, label, strata=strata, random_state=0).notes
-    assert "The response is constant in 1 of 2 strata ('b'); its 1 row is used for nothing." in notes
+    assert "The response is constant in 1 of 2 strata ('b'); its 1 row carries no information." in notes
     notes = relate(X[:15], label[:15], unit=unit[:15], random_state=0).notes
     assert "unit: 1 of 15 rows is left out at random" in " ".join(notes)
 

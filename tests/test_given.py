@@ -667,7 +667,7 @@ def test_selector_takes_confounders_as_columns(frame):
         ({"given": "site", "paired": "site"}, "given: 'site' is named by paired= as well"),
         ({"given": []}, "X has 300 rows and given has 0"),
         ({"given": np.full(300, np.nan), "missing": "drop"}, "given: missing='drop' leaves 0 of 300 rows"),
-        ({"given": "age", "kernel": "delta"}, "kernel: given= needs one that tells some responses apart"),
+        ({"given": "age", "kernel": "delta"}, "kernel: given= needs one with which some responses are similar"),
         ({"given": np.where(np.arange(300) < 9, np.nan, 1.0), "missing": "error"}, "given: 'given0' has missing"),
         ({"given": np.where(np.arange(300) < 9, np.inf, 1.0)}, "given: infinite values"),
         ({"distinct": 1}, "distinct: needs True or False"),

@@ -238,7 +238,7 @@ def test_a_stratum_without_events_is_used_for_nothing():
     rng = np.random.default_rng(21)
     event, stratum = np.repeat([0, 1], [8, 4]), np.repeat(["a", "b"], [8, 4])
     result = relate(rng.normal(size=(12, 1)), (rng.permutation(12) + 1.0, event), strata=stratum, random_state=0)
-    assert "The response is constant in 1 of 2 strata ('a'); its 8 rows are used for nothing." in result.notes
+    assert "The response is constant in 1 of 2 strata ('a'); its 8 rows carry no information." in result.notes
     assert "4 rows in 1 stratum; the smallest possible p-value is 0.042." in result.notes
 
 

@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 
-# Where each public name lives. They are loaded when first asked for: SciPy's statistics take most of a second, which
-# `kernsift --help` and a shell waiting for completions should not have to wait for.
+# The module of each public name. Modules are loaded when a name is first used: importing SciPy's statistics takes most
+# of a second, which would delay `kernsift --help` and shell completion.
 _HOMES = {
     "Block": "options",
     "CalibrationWarning": "exceptions",

@@ -114,19 +114,19 @@ class CallSettings:
         return bool(self.estimator_options.get("adaptive"))
 
     def row_arguments(self, strata: Any, paired: Any, unit: Any, **label: Any) -> RowArguments:
-        """Which rows belong together; `label` is an argument that may name a column as well."""
+        """The strata, pairs and units of rows; `label` is an argument that may name a column as well."""
         given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
         for argument, columns in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
             names = column_names(columns)
-            # Text that repeats is one label for each row.
+            # Repeated text values are one label for each row, not names of columns.
             for name in names if len(names) == len(set(names)) else ():
                 if purpose.setdefault(name, argument) != argument:
                     raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
         if given and self.estimator != "complete" and not (self.estimator == "cross" and given.only_units):
             able = "'complete' or 'cross'" if given.only_units else "'complete'"
             raise InputError(
-                f"estimator: {given} need{'' if ' and ' in str(given) else 's'} estimator={able}, whose null law knows "
-                f"which rows may be exchanged, got {self.estimator!r}; leave out estimator=."
+                f"estimator: {given} need{'' if ' and ' in str(given) else 's'} estimator={able}, whose null law "
+                f"accounts for which rows are exchangeable, got {self.estimator!r}; leave out estimator=."
             )
         return given
 
@@ -184,7 +184,7 @@ class CallSettings:
         }
 
     def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
-        """Record which rows belong together; warn where no p-value can be small enough for a discovery."""
+        """Record strata, pairs and units; warn if no p-value can be small enough for a discovery."""
         self.options = self.options | given.settings(rows)
         if self.estimator == "cross" or "given" in self.options:
             # Their p-values are not those of relabellings.

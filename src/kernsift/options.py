@@ -132,7 +132,7 @@ def resolve(
 
 
 def with_options(estimator: str, test: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """An estimator and a test with options by name, each option for whichever of the two has it."""
+    """An estimator and a test with options by name, each of which belongs to one of the two."""
     estimator_record, test_record = ESTIMATOR_OPTIONS.get(estimator), TEST_OPTIONS.get(test)
     records = [record() for record in (estimator_record, test_record) if record is not None]
     known = [name for record in records for name in record.get_params()]

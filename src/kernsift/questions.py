@@ -141,7 +141,7 @@ def _distinct(
 def _distinct_levels(call: CallSettings, discoveries: int, d: int) -> np.ndarray:
     """(m,) the largest conditional p-value of a distinct feature, by the number of those before it.
 
-    Not above the bound of the correction on the last of m discoveries, nor on as many of m tests.
+    It is at most the bound of the correction on the last of m discoveries, and on as many of m sequential tests.
     """
     last = 1 if call.correction == "holm" else discoveries
     limit = rank_limits(d, call.correction, float(call.alpha))[last - 1]
@@ -186,7 +186,7 @@ def to_result(
     linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
     views = None if scores.views is None else scores.views[selected]
     kept = summarise(selected, means=linear, views=views)
-    # Scores of data sets are correlated because they share the reference, which does not make the data sets alike.
+    # Scores of data sets are correlated because they share the reference, not because the data sets are similar.
     cov = DiagonalCovariance(np.ones(len(scores))) if call.question == "screen" else scores.cov
     return Result(
         question=call.question,

@@ -22,7 +22,7 @@ reported = threading.Event()
 
 
 def end_soon_when_interrupted() -> None:
-    """From now on Ctrl-C ends this process, with one line and code 130, and SIGTERM with code 143.
+    """Let Ctrl-C end this process with one line and code 130, and SIGTERM with code 143.
 
     This is for the process of the command line only.
     """

@@ -175,7 +175,7 @@ def row_columns(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def estimator_option(names: Sequence[str], found: str = "difference") -> Callable[..., Any]:
-    """--estimator, with those that answer the question, and what they look for."""
+    """--estimator, with the choices that the question supports."""
     papers = ", ".join(name for name in names if name not in ("complete", "cross"))
     return choice_option(
         "--estimator",

@@ -1,4 +1,4 @@
-"""Missing values: what is refused, and the patterns of features that have the same missing rows."""
+"""Missing values: checks, and groups of features (patterns) that have values in the same rows."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def response_table(target: Columns, response: str) -> Table:
 
 
 def classes_repeat(response: Table) -> bool:
-    """Whether a response says anything about which rows are alike: numbers, or a class with more than one row."""
+    """Whether some rows of a response have similar values: it is numeric, or a class has more than one row."""
     return not response.categorical[0] or len(np.unique(to_numpy(response.values))) < response.n
 
 
@@ -67,7 +67,7 @@ def _encode_response(columns: Columns, response: str) -> Columns:
             coded = [0]
             held = "two different numbers" if len(distinct) == 2 else f"{len(distinct)} different whole numbers"
             held = f"{len(distinct)} different dates" if columns.kinds[0] == "date" else held
-            add_note(f"The response holds {held}, taken as classes; response='numeric' takes them as amounts.")
+            add_note(f"The response holds {held}, taken as classes; response='numeric' takes them as numbers.")
     if not set(coded) - columns.levels.keys():
         return columns
     levels, values = dict(columns.levels), to_numpy(columns.values).copy()

@@ -63,7 +63,7 @@ def _join(pieces: list[Any], argument: str) -> Any:
     flat = isinstance(frames[0], nw.Series)
     try:
         whole = nw.concat([frame.to_frame() if flat else frame for frame in frames])
-    except Exception as error:  # every library has errors of its own for columns that do not go together
+    except Exception as error:  # libraries raise different errors for columns that cannot be concatenated
         text = str(error).strip().splitlines()
         raise InputError(
             f"{argument}: the columns of all pieces must be of the same types, but they are not "

@@ -146,7 +146,7 @@ def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int)
 def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
     found = _empty_scan(source.between(rows.start, rows.stop), memory)
     _scan_columns(found, np.arange(len(source.names)), memory)
-    return replace(found, source=cast(Any, None))  # the caller has it
+    return replace(found, source=cast(Any, None))  # the caller keeps the original
 
 
 def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:

@@ -1,7 +1,7 @@
 """Sparse tables: zeros that are not stored are one value with a known count.
 
-A `SparseTable` is to a sparse matrix what a `Table` is to an array. Time and memory follow the values that are stored.
-A matrix that is stored by rows, in memory or in a file, is rearranged some columns at a time.
+A `SparseTable` represents a sparse matrix as `Table` does an array. Time and memory depend on the number of stored
+values. A matrix that is stored by rows, in memory or in a file, is rearranged some columns at a time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SparseStore(ABC):
                 least = min(least, float(np.min(np.abs(values), where=values != 0, initial=np.inf)))
         if max(-low, high) < _ORDINARY and least > 1 / _ORDINARY:
             return np.full(columns, low), np.full(columns, high)
-        # Some columns have numbers that cannot be used: it matters which.
+        # Find the columns with numbers that cannot be used.
         lows, highs = np.full(columns, np.inf), np.full(columns, -np.inf)
         with np.errstate(invalid="ignore"):
             for own, values in self._pieces():
@@ -129,7 +129,7 @@ class CscStore(SparseStore):
 
 
 class ChunkedStore(SparseStore):
-    """A matrix that is rearranged some columns at a time, of which the last two chunks are held."""
+    """A matrix that is rearranged some columns at a time; the last two chunks are kept."""
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], size: int) -> None:
         self.shape, self.dtype, self._size = shape, dtype, size

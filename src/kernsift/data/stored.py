@@ -1,7 +1,7 @@
 """Tables that stay outside of memory, and are read in pieces.
 
-A `StoredTable` is to a file what a `Table` is to an array, and the same statistics can be asked of both. Reading takes
-a bounded amount of memory, whatever the size of the table.
+A `StoredTable` represents a file as `Table` does an array, with the same methods. Reading uses a bounded amount of
+memory.
 """
 
 from __future__ import annotations

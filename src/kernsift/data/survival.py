@@ -87,8 +87,8 @@ def is_censored(y: Any, response: str) -> bool:
 def hint_at_censoring(table: Table, response: Columns) -> None:
     """Note a time next to an event that is not called a censored response.
 
-    Names alone do not tell: a marital status is no event. A time has more than two different numbers, and an event two,
-    or texts with words such as "dead" and "alive".
+    Names alone do not suffice: "MaritalStatus" is no event. A time has more than two different numbers, and an event
+    two, or texts with words such as "dead" and "alive".
     """
     words = {name: _words(name) for name in (*table.names, *response.names)}
     events = [name for name, own in words.items() if own & _EVENTS]

@@ -119,7 +119,7 @@ class Table:
         return type(self) is Table and isinstance(self.values, np.ndarray) and self.values.nbytes <= _COPIED
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Inside, files may stay open between reads."""
+        """A context in which files stay open between reads."""
         return nullcontext()
 
     def above(self, others: Sequence[Table]) -> Table:

@@ -286,7 +286,7 @@ def measured_table(
     ceiling: float,
     cache: CountCache | None = None,
 ) -> tuple[Callable[..., Scores], ScoreLaws, list[SelectedFactor]]:
-    """`Scores` of all features that lack their covariance, and the laws and factors that it is made of.
+    """`Scores` of all features without their covariance, and the laws and factors to compute it from.
 
     `measuring` is a record that is called with a block. Effects need the final scores, so that they are measured on
     demand, with these as the field `final` of the record; here, where the counts are in the `cache`.

@@ -3,7 +3,7 @@
 The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
 the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
 without bias. Scores are Student statistics converted into normal scores, which accounts for small halves. Two samples
-have one law under the null: their variance and skewness are pooled, because few rows alone would not tell them.
+have one law under the null: their variance and skewness are pooled, because few rows alone give poor estimates of them.
 
 Effect sizes are those of `kernsift.estimators.effects.kernel_correlations`. MMD^2 = |D|^2 is estimated by <D + e1, D +
 e2> with the errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the
@@ -12,7 +12,8 @@ witness the second and the third, and the third, which is the only one under the
 likewise.
 
 Units, such as the donors of cells, go as a whole to one half or the other. A unit has the mean of its rows' factors,
-and from then on it is a row: its value is the mean of the witness over its rows, so that rows of a unit may be alike.
+and is then treated as a row: its value is the mean of the witness over its rows, so that rows of a unit may be
+dependent.
 """
 
 from __future__ import annotations
@@ -255,8 +256,8 @@ def cross_hsic(
         draws.put(features, products)
         null[:, features] = own_null
         scales[:, features] = own
-    # The products tell too small a variance if rare values of both variables did not occur together. With the variance
-    # under independence, less the square of the mean, the statistic is that of a correlation.
+    # The sample variance of the products is too small if rare values of both variables did not coincide. With the
+    # variance under independence, less the square of the mean, the statistic is that of a correlation.
     independent, skewness = null
     total = np.maximum(independent - draws.mean**2, np.minimum(independent, draws.variance))
     share = np.divide(total, draws.variance, out=np.ones(X.d), where=draws.variance > 0) / draws.size

@@ -157,7 +157,8 @@ def _on_workers(work: Callable[[FeatureBlock], Output], blocks: Iterator[Feature
 
 
 class _Task(Generic[Output]):
-    """`work` of a block, with what `common` has of all of them, and the rows for pictures that were read for it.
+    """`work` of a block, with the arguments `common` that all blocks share; also returns the rows for pictures that
+    were read.
 
     A worker keeps it for all its blocks, and the files open.
     """

@@ -1,4 +1,4 @@
-"""Features that miss different rows: each is scored on the rows that have it, and the scores are put together.
+"""Features that miss different rows: each is scored on the rows that have it, and the scores are combined.
 
 The score of a feature, its null law and its effect size are those of its own rows. How two scores vary together follows
 from the rows that have both features: T = |sum_i f_i g_i'|^2 over a feature's rows, f and g the factors of feature and
@@ -69,7 +69,7 @@ class FeatureScores(NamedTuple):
 def measure_features(
     tables: Sequence[Table], measure: Measure, bandwidth: Any, missing: str, estimator: str, rng: np.random.Generator
 ) -> FeatureScores:
-    """Scores of the features of tables that lie one below the other, each from the rows that have it.
+    """Scores of the features of stacked tables, each from the rows that have it.
 
     Features that miss the same rows are measured together, as if there were no others, and with the same random
     numbers: a score is the one of a call with these rows alone.
@@ -176,7 +176,7 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
 
 
 def _scale(factor: SelectedFactor, response: Response, whole: AlignmentCovariance) -> float:
-    """What T is multiplied with under the view of all rows' response that stands for the one of these rows.
+    """The factor of T under the view of the response of all rows that replaces the view of these rows.
 
     These rows have two values of the response (`view_among`).
     """

@@ -113,7 +113,7 @@ class DiagonalCovariance:
 
 @dataclass(frozen=True)
 class FactorCovariance:
-    """Covariance `factor.T @ factor` with a factor of shape (m, d), and variances (d,) that no two scores share.
+    """Covariance `factor.T @ factor` with a factor of shape (m, d), and additional independent variances (d,).
 
     The factor is the draws themselves, centred and scaled.
 
@@ -151,8 +151,8 @@ class FactorCovariance:
 class BlockCovariance:
     """A `FactorCovariance` whose factor (m, d) is not kept but computed when it is needed.
 
-    `variances` (d,) is the diagonal; what the factor lacks of it no two scores share. `blocks` yields the numbers of
-    some of the given features and their columns of the factor, block by block.
+    `variances` (d,) is the diagonal; the part that the factor lacks is independent between scores. `blocks` yields the
+    numbers of some of the given features and their columns of the factor, block by block.
     """
 
     variances: np.ndarray

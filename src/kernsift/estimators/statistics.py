@@ -202,9 +202,9 @@ def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, respon
 def tail_correlations(correlation: np.ndarray, pairs: Sequence[Pair], levels: bool = False) -> np.ndarray:
     """(pairs, pairs, b) correlations of T under different pairs of views, as `union_score` needs them for joint tails.
 
-    `union_score` takes T for the square of one normal variable. With several directions, of which two views weigh
-    different ones, both exceed high levels together less often than that. With these powers of the correlation the
-    joint probabilities are those of simulated columns. `levels` for categories.
+    `union_score` treats T as the square of one normal variable. With several directions, which two views weight
+    differently, both statistics exceed high levels together less often. With these powers of the correlation the joint
+    probabilities are those of simulated columns. `levels` for categories.
     """
     out = np.maximum(correlation, 0.0)
     for i, j in permutations(range(len(pairs)), 2):

@@ -37,9 +37,9 @@ balanced
     Of a response of classes: the kernel 1[a = b] / p_a^1.15, p_a being the share of a class; nearly that of chi-square.
 
 Rows at one point are ties and have their midrank. Categories have two views: the kernel 1[a = b] / p_a^1.15 in place of
-the wide, smooth and local views, and 1[a = b] / p_a^0.4 in place of the others. The first sees rare levels,
-the second is not diluted by them. A group of columns, which has no ranks, has two: wide, and a narrow one with
-flattened eigenvalues. The choice is based on the study in docs/power.md.
+the wide, smooth and local views, and 1[a = b] / p_a^0.4 in place of the others. The first is sensitive to rare levels,
+the second is not dominated by them. A group of columns, which has no ranks, has two: wide, and a narrow one with
+eigenvalues raised to the power 1/2. The choice is based on the study in docs/power.md.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class DaskWorkers:
                 continue
             except self._distributed.KilledWorker:
                 raise InputError(
-                    "client: workers of the Dask cluster die of this work, most likely for want of memory; give them "
-                    "more, or run more workers with fewer threads each."
+                    "client: workers of the Dask cluster die of this work, most likely because they run out of memory; "
+                    "give them more, or run more workers with fewer threads each."
                 ) from None
             self._waiting_since = None
             return pickle.loads(found)
@@ -172,8 +172,8 @@ class DaskWorkers:
         address = self._client.scheduler.address
         # A worker that dies while it starts is not started again, not even by Dask's own supervision.
         happened = (
-            "has lost all its workers during this call: they were stopped, or died, most likely for want of memory; "
-            "start some with more memory or fewer threads each"
+            "has lost all its workers during this call: they were stopped, or ran out of memory; start some with more "
+            "memory or fewer threads each"
             if self._had_workers
             else "has no workers; start some"
         )
@@ -228,7 +228,7 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
         yield None
         return
     dask = required("distributed", "Working on a cluster needs Dask")
-    # An error is reported in one sentence, and not by every part of Dask that hears of it.
+    # Report an error once, and not through the logger of every part of Dask.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is None:
         cluster = dask.LocalCluster(

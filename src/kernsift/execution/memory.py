@@ -26,7 +26,7 @@ def values_bytes(memory: int) -> int:
 
 
 def parse_memory(memory: int | float | str | None) -> int:
-    """Bytes, from a number of them, a size such as "1GB" or "512MiB", or a share of this machine's such as "50%".
+    """Bytes from a number, a size such as "1GB" or "512MiB", or a share of this machine's memory such as "50%".
 
     None is a quarter of the machine's memory.
 

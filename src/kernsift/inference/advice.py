@@ -24,9 +24,10 @@ _DRAWS_PER_ROW = 0.1
 # Fewer blocks have a sample variance that is too imprecise to studentise with; fewer than the second number in the far
 # tail. Beyond so many times as many rows the values of blocks of columns with rare values are skewed.
 _FEW_BLOCKS, _TAIL_BLOCKS, _UNEVEN_BLOCKS = 5, 8, 3
-# Rows of the smaller sample, half of which do not tell its law, where the other sample has so many times as many.
+# Fewer rows of the smaller sample are too few to estimate its law from one half, if the other sample has more than the
+# second number times as many.
 _FEW_ROWS, _UNEVEN = 12, 3
-# Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
+# The mean of fewer blocks of an HSIC is skewed if blocks have more rows than `_SMALL_BLOCK`.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
 # Rows that are checked for features with two values.
@@ -79,8 +80,8 @@ def _about_test(test: str, rule: SelectionRule, features: int, two_valued: Calla
     if test == "polyhedral" and two_valued():
         yield (
             "test='polyhedral' with features of two values may reject too often (up to 0.09 at level 0.05), because "
-            "their scores nearly tie at the cut, and what room that leaves comes from few values and not from a "
-            "normal law; test='exact' keeps the level."
+            "their scores nearly tie at the cut, and the narrow truncation intervals then depend on the few values of "
+            "the scores and not on a normal law; test='exact' keeps the level."
         )
 
 
@@ -91,16 +92,16 @@ def _about_rows(
     if estimator == "complete" and unbounded_rows > MOST_PERMUTED:
         yield (
             f"An unbounded kernel on {unbounded_rows:,} rows may give p-values that are far too small for columns with "
-            "extreme outliers, because so few rows carry their statistic that its law is that of the places of these, "
-            "and there are too many rows to draw permutations; use kernel='gaussian', or transform the columns."
+            "extreme outliers, because a few rows determine their statistic, whose law is then known from permutations "
+            "only, and there are too many rows to draw these; use kernel='gaussian', or transform the columns."
         )
     # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
     most = max(1.0, _DRAWS_PER_ROW * shortest)
     if estimator == "incomplete" and draws > most * shortest:
         yield (
             f"estimator='incomplete' with r={round(draws / shortest, 2):g} rejects too often on {shortest} rows (up to "
-            "0.2 at level 0.05), because so many draws have the skewed null law of the complete statistic in place of "
-            f"a normal one; estimator='complete' knows that law, or take r up to {most:g}."
+            "0.2 at level 0.05), because the mean of so many draws has the skewed null law of the complete statistic "
+            f"and not a normal one; use estimator='complete', which has that law, or take r up to {most:g}."
         )
     if estimator == "cross" and shortest < _FEW_ROWS and longest > _UNEVEN * shortest:
         yield (
@@ -114,13 +115,13 @@ def _about_blocks(question: str, blocks: float, shortest: int, longest: int) -> 
     if blocks < _FEW_BLOCKS:
         yield (
             f"estimator='block' with {blocks:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the "
-            "spread of so few blocks is not known well enough; use estimator='complete', or a block_size up to "
+            "variance of so few blocks is poorly estimated; use estimator='complete', or a block_size up to "
             f"{shortest // _FEW_BLOCKS}."
         )
     if question != "relate" and _FEW_BLOCKS <= blocks < _TAIL_BLOCKS:
         yield (
             f"estimator='block' with {blocks:g} blocks gives too many very small p-values (0.003 at level 0.001), "
-            "because the spread of so few blocks is not known well enough; use estimator='complete'."
+            "because the variance of so few blocks is poorly estimated; use estimator='complete'."
         )
     if longest > _UNEVEN_BLOCKS * shortest:
         yield (
@@ -132,6 +133,6 @@ def _about_blocks(question: str, blocks: float, shortest: int, longest: int) -> 
     if question == "relate" and size > _SMALL_BLOCK and _FEW_BLOCKS <= blocks < _MANY_BLOCKS:
         yield (
             f"estimator='block' with {blocks:g} blocks of {size} rows rejects only about half as often as it may, "
-            "because the values of large blocks are skewed and few of them do not average that out; use "
+            "because the values of large blocks are skewed, and so is the mean of few of them; use "
             "estimator='complete', or block_size=5."
         )

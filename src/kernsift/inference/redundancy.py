@@ -1,10 +1,9 @@
 """Redundant discoveries: clusters of similar features, and the features that add to those before them.
 
-**Clusters.** Two features are alike where the null correlation of their scores is at least 0.3: what makes one of them
-significant tends to make the other significant, too. For features with a joint normal law and a smooth kernel it is
-about their squared correlation, and less for kernels that look for finer shapes. The best discovery represents the
-first cluster, with all that are alike to it; the best of the rest represents the next. P-values do not depend on
-clusters.
+**Clusters.** Two features are similar if the null correlation of their scores is at least 0.3: a chance finding in one
+of them is likely to be one in the other. For jointly normal features and a smooth kernel it is about their squared
+correlation, and less for narrow kernels. The best discovery and all that are similar to it are the first cluster; the
+best of the rest begins the next. P-values do not depend on clusters.
 
 **Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
 (`kernsift.estimators.conditional.estimator`), and kept if its conditional p-value is at most the level that the
@@ -52,7 +51,7 @@ class Clusters:
     def __init__(self, cov: Covariance, selected: np.ndarray, rejected: np.ndarray) -> None:
         places = np.flatnonzero(rejected)[:_MOST]
         only = getattr(cov, "only", None)
-        # A result must not keep what the scores of all features need.
+        # The scores of all features need data that a result must not keep.
         self._work: Any = (cov if only is None else only(selected[places]), selected, places)
 
     @cached_property
@@ -84,7 +83,7 @@ def correlations(cov: Covariance, features: np.ndarray) -> np.ndarray:
 
 
 def leader_clusters(correlation: np.ndarray) -> np.ndarray:
-    """(k,) clusters: each feature joins the first representative that it is alike to, or represents a new one."""
+    """(k,) clusters: each feature joins the first representative that it is similar to, or represents a new one."""
     labels = np.full(len(correlation), -1)
     for place in range(len(correlation)):
         if labels[place] < 0:

@@ -70,7 +70,7 @@ class SelectionRule(ABC):
         """`truncation` of the named features where it depends on no other score; None where it does."""
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
-        """Lines that stay above, and lines that stay below them, exactly while `selected` is the selected set."""
+        """Upper and lower lines: `selected` is the selected set while every upper one is above every lower one."""
         none = Lines(np.empty(0), np.empty(0))
         return none, none
 

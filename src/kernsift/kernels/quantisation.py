@@ -87,7 +87,7 @@ def fit_grid(
     """Points for a block of features; `rows` as from `rows_to_sort`.
 
     If not `rounded`, every distinct value is a point: the equality kernel must not merge neighbouring values. `kernels`
-    are fitted to the sorted columns where they wait for these.
+    that are not fitted yet are fitted to the sorted columns.
     """
     columns = columns_of(table.offsets, features)
     if len(columns) > len(features):

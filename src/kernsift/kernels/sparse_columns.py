@@ -174,7 +174,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
         out[rest] = np.where(out[rest] == 0, _weighted_median(gaps, np.ones(gaps.shape, dtype=int)), out[rest])
     flat = np.flatnonzero(out == 0)
     if len(flat):
-        # All order statistics are equal: then the rows off the median decide, or the column is constant.
+        # All order statistics are equal: use the rows that differ from the median, unless the column is constant.
         off = np.abs(ordered.values[flat] - middle[flat, None])
         copies = np.where(ordered.values[flat] == 0, ordered.zeros[flat][:, None], 1)
         out[flat] = _weighted_median(np.where(np.isfinite(off), off, 0.0), copies)

@@ -131,7 +131,7 @@ def describe_against(
 
     if adjusted is None:
         return along(columns, target)
-    # Two values are two classes, which weights make alike; more of them are aligned.
+    # Two values are two classes, which are weighted to be comparable; more values are aligned.
     two_valued = columns.shape[1] == 1 and len(np.unique(columns[present_rows(columns)])) == 2
     rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), adjusted.target)
     tried = [columns] if two_valued else adjusted.columns(j, view.feature, classes=False)

@@ -2,9 +2,9 @@
 
 A test that holds something fixed may find the opposite of what the whole samples show (Simpson's paradox), so its
 description holds the same fixed. Numbers are aligned as the test aligns them, or replaced by residuals of its
-regression. Rows get overlap weights (Li, Morgan and Zaslavsky 2018), with which strata or confounders have one
-distribution in all classes, and every unit counts once. Rows are then taken in proportion to their weights, so that
-they are described as any other rows are.
+regression. Rows get overlap weights (Li, Morgan and Zaslavsky 2018), with which strata or confounders have the same
+distribution in all classes, and every unit has the same total weight. Rows are then taken in proportion to their
+weights, so that they are described as any other rows are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a feature goes with a response, in words: classes, cells of a cross table, or a curve."""
+"""How a feature depends on a response, in words: classes, cells of a cross table, or a curve."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def describe_curve(
     feature: DescribedFeature = NUMERIC,
     response_scale: NumberScale = NUMBERS,
 ) -> Description:
-    """How a numeric response goes with a number; only along a straight line where the test sees means alone.
+    """How a numeric response depends on a number; only its linear trend if the test detects means alone.
 
     The view of the `feature` is that of the response; the wide one sees its location before its spread, and a linear
     one nothing but its mean. `response_scale` writes the response.

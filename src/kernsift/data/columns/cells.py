@@ -100,7 +100,7 @@ def _days(microseconds: nw.Series[Any]) -> np.ndarray:
 
 
 def _unusable(rows: int, kind: str) -> ColumnCells:
-    """A column of neither numbers nor categories, which is left out or refused together with the others of its kind."""
+    """A column of a type that cannot be tested, such as lists, which is left out or refused."""
     return ColumnCells(np.full(rows, np.nan), kind)
 
 

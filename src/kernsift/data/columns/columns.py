@@ -116,7 +116,7 @@ class Columns:
         if not positions or self.n == 0:
             return self
         low, high = self.extremes
-        # Missing cells hide the extremes.
+        # Extremes of a column with missing cells are NaN.
         large = [i for i in positions if not (low[i] >= -EXACT and high[i] <= EXACT)]
         return replace(self, integers={i: read(i) for i in large}) if large else self
 

@@ -1,4 +1,4 @@
-"""What a column holds: numbers, categories, dates, an identifier, or text that has to be decided on.
+"""The kind of a column: numbers, categories, dates, an identifier, or text whose kind the user has to declare.
 
 Text is judged by its different values, so that a column is treated the same in memory and from a file.
 """
@@ -32,7 +32,7 @@ from kernsift.execution.notes import add_note
 KINDS = ("number", "category", "drop")
 """What `kinds=` may say of a column."""
 
-# Below this many rows, values that are all different say nothing about what the column is.
+# With fewer rows, columns are not taken for identifiers if all their values are different.
 _FEW_ROWS = 12
 # Columns whose decisions are written out.
 _MOST_NAMED = 50

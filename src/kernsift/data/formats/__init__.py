@@ -1,4 +1,4 @@
-"""Tables that stay where they are and are read in pieces, one format a file."""
+"""Tables that are read in pieces, from files or from other libraries: one module for each format."""
 
 from kernsift.data.formats.opening import is_outside_memory, open_source, open_table
 from kernsift.data.formats.source import Source

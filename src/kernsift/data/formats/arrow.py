@@ -23,7 +23,7 @@ _TOGETHER = 8 << 20
 _KEPT = 64 << 20
 # Bytes of a text, before it becomes a code, where the file does not say.
 _TEXT = 40.0
-# Columns of all files that are kept open, each of which takes a kilobyte of a reader, and files.
+# The most columns and files of readers that are kept open; a reader takes a kilobyte for each column.
 _COLUMNS, _FILES = 2**14, 64
 
 

@@ -47,7 +47,7 @@ class FileStamp:
 
 @contextmanager
 def guarded(argument: str, name: str, what: str, *stamps: FileStamp) -> Iterator[None]:
-    """Read inside; afterwards the files must be as they were, so what was read is what was opened."""
+    """Read the files in this context; on exit they must be unchanged since they were opened."""
     try:
         yield
     except (InputError, ModuleNotFoundError):

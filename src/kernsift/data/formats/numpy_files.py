@@ -84,7 +84,7 @@ class MappedArray(ArraySource):
         rows = self._array[start:stop]
         block = np.array(rows if self._array.ndim == 1 else rows[:, columns])
         pages = getattr(self._array, "_mmap", None)
-        # Not for "c": its pages are the only place where the user's changes are.
+        # Not in mode "c", in which the user's changes exist in these pages only.
         if self._array.mode != "c" and hasattr(mmap, "MADV_DONTNEED") and isinstance(pages, mmap.mmap):
             pages.madvise(mmap.MADV_DONTNEED)
         for stamp in self._stamps:

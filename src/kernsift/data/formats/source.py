@@ -1,4 +1,4 @@
-"""A table that is read in pieces: what every format has to offer, and how pieces are cut so that they fit into memory.
+"""The interface of tables that are read in pieces, and their division into pieces that fit into memory.
 
 A format says where its chunks begin (`edges`), what a cell costs while it is read (`widths`), and reads some columns
 and rows of one chunk (`fetch`). Everything else is the same for all of them and is here.

@@ -1,4 +1,4 @@
-"""How a table is kept as text: encoding, separator, header and decimal sign, guessed as people expect.
+"""The dialect of a table in a text file: encoding, separator, header and decimal sign, guessed from its lines.
 
 Every line is checked: all rows must have as many cells as the first.
 """

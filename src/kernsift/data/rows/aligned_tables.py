@@ -26,7 +26,7 @@ _NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
 
 
 def aligned(table: Table, rows: Exchangeability) -> Table:
-    """The table less the locations of strata, where these are large enough to know them."""
+    """The table less the locations of strata, where these have enough rows to estimate them."""
     if rows.stratum is None or rows.small_strata:
         return table
     return AlignedSparseTable(table, rows) if isinstance(table, SparseTable) else AlignedTable(table, rows)

@@ -1,4 +1,4 @@
-"""Which rows may change places under the null hypothesis: strata, pairs and units."""
+"""Rows that are exchangeable under the null hypothesis: strata, pairs and units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernsift.data.tables import Table
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 
-# Strata with fewer rows than this on average are small: what alignment takes away matters there.
+# Strata with fewer rows than this on average are small: alignment removes a large part of their variation.
 _SMALL = 4
 # Noise of units may differ between classes by this factor, and change the mean of T by this share.
 _UNEVEN, _BIAS = 1.1, 0.05
@@ -25,7 +25,7 @@ class Exchangeability:
     ----------
     response : (n,) the sample or the value of the response of each row, as codes.
     stratum : (n,) codes 0..S-1 of strata within which units are exchangeable; None for a single one.
-    unit : (n,) codes 0..U-1 of units whose rows move together; None where each row is a unit.
+    unit : (n,) codes 0..U-1 of units, whose rows are permuted together; None where each row is a unit.
     left_out : rows that belong to no unit; they have the code U.
 
     Examples
@@ -48,7 +48,7 @@ class Exchangeability:
 
     @property
     def all_exchangeable(self) -> bool:
-        """Whether every row may change places with every other."""
+        """Whether all rows are exchangeable."""
         return self.stratum is None and self.unit is None
 
     @property
@@ -182,7 +182,7 @@ def _is_uneven(noise: np.ndarray, classes: np.ndarray, strata: np.ndarray) -> bo
 
 
 def _even_sizes(sizes: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """(U,) numbers of rows, at most those that units have, that are distributed alike in all classes."""
+    """(U,) numbers of rows of the units to keep, such that they have the same distribution in all classes."""
     members = [np.flatnonzero(classes == one) for one in np.unique(classes)]
     levels = (np.arange(max(map(len, members))) + 0.5) / max(map(len, members))
     ordered = [np.sort(sizes[some]) for some in members]

@@ -207,7 +207,7 @@ class RowArguments:
     def rows(
         self, response: np.ndarray, keep: np.ndarray, samples: Sequence[np.ndarray] | None = None
     ) -> Exchangeability:
-        """What the arguments say of the rows that are kept, whose sample or response, as codes, is `response`."""
+        """The strata, pairs and units of the rows that are kept, whose sample or response, as codes, is `response`."""
         found = {argument: labels.take(keep) for argument, labels in self._stacked(samples).items()}
         return _exchangeability(found, response, self._question)
 
@@ -300,7 +300,8 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
         count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
         add_note(
             f"The {what} is constant in {len(lost)} of {len(names)} strata ({quoted(names[lost].tolist())}); "
-            f"{'its' if len(lost) == 1 else 'their'} {count:,} row{' is' if count == 1 else 's are'} used for nothing."
+            f"{'its' if len(lost) == 1 else 'their'} {count:,} row{' carries' if count == 1 else 's carry'} no "
+            "information."
         )
 
 

@@ -70,7 +70,7 @@ def as_samples(
     rows = labels[first] if first is not None else np.any([labels[name] for name in names], axis=0)
     called = first if first is not None else names[0] if len(names) == 1 else f"not {second}"
     check_group_sizes({called: rows, second: labels[second]})
-    # "higher in 1" says less than "higher in treated = 1".
+    # "higher in treated = 1" is clearer than "higher in 1".
     column = f"{by} = " if isinstance(by, str) and all(_is_code(name) for name in labels) else ""
     titles = (called if first is None and called != names[0] else f"{column}{called}", f"{column}{second}")
     return Samples(rest.where(rows), rest.where(labels[second]), titles, (rows, labels[second]))

@@ -42,8 +42,8 @@ def encode(confounders: Confounders) -> Encoded:
         if categorical:
             codes = np.where(missing, -1.0, column)
             levels, counts = np.unique(codes, return_counts=True)
-            # All levels but one, which is what the others are compared with: the commonest, or all of the rarest. Of
-            # equally common ones the order is that of their means of the numbers, whatever their codes.
+            # All levels but the reference level: the most frequent one, or all of the rarest. Of equally common ones
+            # the order is that of their means of the numbers, whatever their codes.
             means = [rank[codes == level].mean() for level in levels]
             order = np.lexsort((np.round(means, 9), -counts))
             for level in levels[order[1:] if len(order) <= LEVELS + 1 else order[:LEVELS]]:

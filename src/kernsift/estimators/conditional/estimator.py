@@ -17,7 +17,7 @@ central moment 8 tr(M0^3). The v_i are not centred: that would make T a squared 
 for this law where rows are few. All follow from W and from the diagonal of M in time linear in the rows. Residuals are
 smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
 which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added. If both
-residuals are skew, tr M goes together with the sum of the v_i, and is raised to what it is on average.
+residuals are skew, tr M is correlated with the sum of the v_i, and is replaced by its mean where that is larger.
 
 **Pairs of views** are combined as in the complete estimator, with the correlations of their T over the same signs.
 
@@ -171,7 +171,9 @@ def conditional_hsic(
         values = to_numpy(y.part(slice(None))).astype(float)
     targets = next(iter(_rows_of(response).values()))
     if not targets.any():
-        raise InputError("kernel: given= needs one that tells some responses apart and some not; pass another kernel.")
+        raise InputError(
+            "kernel: given= needs one with which some responses are similar and some not; pass another one."
+        )
     regression = fit_regression(confounders, targets, rng, values=values, **design)
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)

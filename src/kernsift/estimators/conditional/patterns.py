@@ -34,7 +34,7 @@ def measure_conditional(
     rng: np.random.Generator,
     notes: bool = True,
 ) -> FeatureScores:
-    """Scores of the features of tables that lie one below the other, each from the rows that have it.
+    """Scores of the features of stacked tables, each from the rows that have it.
 
     `notes` says whether notes are added about missing values and about what is left of the confounders.
     """

@@ -6,11 +6,11 @@ small compared with 1 / n (Shah and Peters 2020), so that the regression decides
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. Beside smooth terms
 (`kernsift.estimators.conditional.regression_terms`) and those with thresholds (`thresholds`) these are splines of
-predictions of the leading directions of the response: where z changes where y is and not its shape, all g(y) have means
-that are functions of these predictions. For each output the model and the penalty with the smallest generalised
-cross-validation error are chosen, and a third of that penalty is used: errors of the two regressions multiply, so that
-bias costs more than variance. All models are smoothers of one orthonormal basis, so that a feature costs one product of
-its rows with that basis.
+predictions of the leading directions of the response: if z shifts the distribution of y without changing its shape, the
+means of all g(y) are functions of these predictions. For each output the model and the penalty with the smallest
+generalised cross-validation error are chosen, and a third of that penalty is used: errors of the two regressions
+multiply, so that bias costs more than variance. All models are smoothers of one orthonormal basis, so that a feature
+costs one product of its rows with that basis.
 
 **Unequal spread.** A smoother S reduces the expected sum of squared residuals of pure noise with variances v_i by about
 2 sum_i S_ii v_i. If the spread is largest at values of z that few rows have, where S_ii is largest too, that is far
@@ -58,8 +58,8 @@ _ADDITIVE = (_LINEAR, {**_LINEAR, "splines": 1.0})
 _ALONG = {"directions": 1.0, "metric": 0.5}
 _JOINT = {**_LINEAR, "splines": 0.3, "kernel": 0.3, **_ALONG}
 _SMOOTH = (*_ADDITIVE, {**_LINEAR, "splines": 0.1, "kernel": 1.0}, {**_LINEAR, "errors": 0.3, **_ALONG}, _JOINT)
-# The response is not predicted from leaves: these are where it happens to be high or low, and cross-validation does not
-# count that.
+# The response is not predicted from leaves: they are chosen where it is high or low by chance, which cross-validation
+# does not take into account.
 _PREDICTING = (*_SMOOTH, {**_LINEAR, "splines": 1.0, "beyond": 1.0})
 _SEARCHED = {"predictions": 1.0, "pairs": 1.0, "triples": 1.0, "products": 100.0}
 _MODELS = (
@@ -167,7 +167,7 @@ class ConfounderRegression:
     def _design_effect(self, outputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
         """(m,) rows for each independent one: how much more the sums over units vary than those of independent rows.
 
-        Beyond the linear terms, as a curve that follows the units would take their errors for its own.
+        Only beyond the linear terms, because a curve that follows the units would fit their errors.
         """
         if self.units is None or not self.models:
             return np.ones(outputs.shape[1])

@@ -1,4 +1,4 @@
-"""Functions of confounders that regressions on them are made of.
+"""Terms of regressions on confounders.
 
 Linear terms of all columns and indicators of categories; cubic splines of each column; a wide Gaussian kernel of all
 columns together; splines of the directions of z along which the response changes most, and a kernel in their metric.
@@ -35,7 +35,7 @@ NUMBERS = 2**26
 _ROWS, _ITERATIONS, _WIDTHS = 700, 3, (1.0, 0.4)
 # Directions with less than this share of the largest are not used; nor is an output of which z explains less.
 _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
-# The share of a metric that stays round, so that no direction is lost for good.
+# The share of the identity in a metric, so that no direction is lost.
 _ROUND = 0.02
 # Rows from which on terms are in single precision.
 SINGLE = 2**14

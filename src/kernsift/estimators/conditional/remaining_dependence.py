@@ -166,9 +166,9 @@ def note_remaining_dependence(names: Sequence[str], remaining: np.ndarray, isola
         )
     if doubtful := _more_than_by_chance(isolated):
         add_note(
-            f"What relates the response and {quoted([names[j] for j in doubtful])} are rows whose values of given= are "
-            "rare, where no regression can tell a curve of the confounders from a relation beyond them: their p-values "
-            "may be too small. Try without these rows."
+            f"The evidence for {quoted([names[j] for j in doubtful])} comes from rows whose values of given= are rare, "
+            "where no regression can distinguish an effect of the confounders from a relation beyond them: their "
+            "p-values may be too small. Repeat the call without these rows."
         )
 
 

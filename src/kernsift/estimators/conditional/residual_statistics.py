@@ -96,12 +96,12 @@ def _squares(rows: np.ndarray) -> np.ndarray:
 
 
 def _expected_over_observed(r: np.ndarray, s: np.ndarray, total: np.ndarray, units: np.ndarray | None) -> float:
-    """What sum_i |v_i|^2 is expected to be, over what it is, where residuals of both sides are skew.
+    """The ratio of the expected to the observed sum_i |v_i|^2, if residuals of both sides are skew.
 
-    Then it varies with C = sum_i v_i: of two rare values that never meet all products are small, and any C seems large.
-    Under the null E[v |v|^2] = E[r |r|^2] E[s |s|^2]', which gives the regression of sum_i |v_i|^2 on C; a share of it
-    makes tails of C right to the first order. At most up to what independent residuals have, and at least 1: the law of
-    few products does not bear a smaller spread.
+    The sum is then correlated with C = sum_i v_i: if two rare values never coincide, all products are small, and any C
+    seems large. Under the null E[v |v|^2] = E[r |r|^2] E[s |s|^2]', which gives the regression of sum_i |v_i|^2 on C; a
+    share of it makes tails of C right to the first order. The ratio is at most that of independent residuals, and at
+    least 1: with few products the law would be too narrow otherwise.
     """
     if units is not None:
         counts = np.bincount(units)[:, None]

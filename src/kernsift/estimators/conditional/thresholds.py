@@ -1,5 +1,5 @@
-"""Thresholds of confounders, at which all curves are inexact: leaves of a regression tree, curves that change, and
-products of step functions, of which a tree finds none as long as every single split explains nothing.
+"""Terms for thresholds of confounders, which smooth curves do not fit: leaves of a regression tree, curves that differ
+beyond a threshold, and products of step functions, which a tree does not find if no single split explains anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernsift.estimators.conditional.regression_terms import NUMBERS, precision
 # Regression trees: the most leaves, the rows they are fitted to, the least share of these and the fewest units in a
 # leaf, and how many log(n) / n of the noise a split must explain.
 _LEAVES, _TREE_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT = 16, 2**13, 0.02, 5, 4.0
-# Thresholds beyond which curves are others, and the columns of these curves.
+# Thresholds beyond which curves differ, and the columns of these curves.
 _THRESHOLDS, _PRODUCTS = 4, 120
 # Thresholds at which curves change: the most, the least share of rows on either side, and from which standardised
 # statistic on, the largest of those at all values of a confounder.

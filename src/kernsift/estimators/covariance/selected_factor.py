@@ -38,7 +38,7 @@ def response_directions(view: ResponseView) -> int:
 
 
 def view_among(name: str, response: Response) -> str:
-    """The view of the response of all rows that stands for that of some rows.
+    """The view of the response of all rows that replaces the view of some rows.
 
     Some rows may have two values of a response with more. Their kernels are all the same up to a factor.
     """

@@ -27,10 +27,10 @@ class CombinedEffects:
     -----
     The lower end of an interval is the largest of the kernels' lower ends, each from its score after the penalty for
     their number: it leaves out 0 exactly when the combined test rejects. The upper end is the largest of theirs without
-    a penalty, because the kernel with the largest effect has its own upper end above it. Where scores selected, they
-    did so by the kernel with the best score; the ends and medians of the others are conditional on the same selection,
-    with the differences between the scores held fixed, so that a selection far below the scores changes nothing. A
-    lower score has a larger selective p-value, so that no lower end leaves out 0 unless that of the best score does.
+    a penalty, because the kernel with the largest effect has its own upper end above it. Features are selected by the
+    kernel with the best score. Ends and medians of the other kernels are conditional on the same selection, with the
+    differences between the scores held fixed, so that a cut far below the scores has no effect. A lower score has a
+    larger selective p-value, so that a lower end excludes 0 only if that of the best score does.
     """
 
     views: tuple[EffectLaws, ...]  # the laws under each of the kernels

@@ -52,7 +52,7 @@ class FamilyMoments(NamedTuple):
         return score + (sign * gamma_score(sign * score, size) - score) * np.abs(skewness) / size
 
     def decreasing_scores(self, statistic: np.ndarray) -> np.ndarray:
-        """(b, t) normal scores of statistics (b,), which a larger effect makes no larger.
+        """(b, t) normal scores of statistics (b,), decreasing in the effect.
 
         A power fitted to the centre of a law may give a statistic in its far tail a larger score at a larger effect.
         """

@@ -115,7 +115,7 @@ class EffectLaws(NamedTuple):
         return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, least), most), high])
 
     def least_upper_ends(self, level: float | np.ndarray) -> np.ndarray:
-        """(b,) the effects that a value could have of which no row tells."""
+        """(b,) the effects that a value could have that occurs in no row."""
         return self.unseen.effect(np.broadcast_to(0.5 * (1.0 - np.asarray(level, float)), self.score.shape))
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
@@ -204,13 +204,13 @@ def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
 
 
 class _TestScores(NamedTuple):
-    """From normal scores under the laws here to those of the test, which agree with it for the observed statistic.
+    """A map from normal scores under the laws of effects to scores of the test, exact for the observed statistic.
 
     `first` (b,) are the scores of the observed statistics under the law at independence, `alone` those of the test with
-    this kernel alone, and `penalty` (b, 2) what several kernels cost these, and small scores, which is more. Up
-    to a small score the difference is a constant, from there on it grows to that of the observed score. A test that is
-    stricter than the law here, because T has few values or several kernels are tried, is stricter for small scores too;
-    one that is less strict differs from it in the far tail alone.
+    this kernel alone, and `penalty` (b, 2) the corrections of these, and of small scores, for testing several kernels.
+    The difference between the two scores is constant up to a small score, and grows linearly from there to that of the
+    observed score. A test that is stricter than the law, because T has few values or several kernels are tested, is
+    stricter for small scores too; one that is less strict differs in the far tail only.
     """
 
     first: np.ndarray

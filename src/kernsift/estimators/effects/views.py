@@ -91,7 +91,7 @@ def _represented(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]:
     """Counts (b, G), joint counts (b, G, J), and the points of the features and of the response that they belong to.
 
-    Where every row is a point, a subset of the rows represents all.
+    If every row is a point, a subset of the rows is used.
     """
     used = np.flatnonzero(to_numpy(response.counts) > 0)
     if known.joint is not None:
@@ -143,7 +143,7 @@ def _extremes(one: FittedStatistic, known: Tabulation, response: Response) -> tu
 def _with_size(factor: np.ndarray, counts: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Factors (b, m, G) with mean 0 over the counts (b, G) and tr K^2 = `size` (b,), and what K was multiplied by.
 
-    That of some of the rows differs from that of all, in proportion to which an effect is measured.
+    An effect is relative to tr K^2, which differs between a subset of the rows and all rows.
     """
     centred = factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
     scatter = (centred * counts[:, None, :]) @ np.swapaxes(centred, 1, 2)

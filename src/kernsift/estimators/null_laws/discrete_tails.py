@@ -1,8 +1,8 @@
 """Tails of laws with few outcomes: p-values, and the intervals of p-values that a feature cannot have.
 
-Where a score is selected, its law is truncated. The normal mass above a cut is the probability of selection where a
-feature can have nearly any p-value; where it cannot, as a column with few nonzero rows, of which most outcomes have
-none in the smaller sample, the probability is that of its outcomes above the cut (`kernsift.inference.lines`).
+A selective p-value divides by the probability of selection. This is the normal mass above the cut if a feature can have
+nearly any p-value. A column with few nonzero rows cannot, as most outcomes have none of these in the smaller sample;
+its probability of selection is that of its outcomes above the cut (`kernsift.inference.lines`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kernsift.estimators.null_laws.discreteness import log_choose
 _BEYOND = 20
 # Statistics that differ by less than this share of the largest are equal.
 _EQUAL = 1e-9
-# Outcomes that are looked through first: the law is continuous if fewer of them than the second number are equal. So
-# many equal ones of drawn outcomes have a probability of their own.
+# Outcomes that are inspected first: the law counts as continuous if fewer of them than the second number are equal, and
+# so many equal outcomes of drawn ones are an atom.
 _CHECKED, _FEWEST = 2**9, 4
 # Neighbouring log p-values with a smaller difference are as those of a continuous law.
 _GAP = 0.05

@@ -1,4 +1,4 @@
-"""Which features have a permutation law that no continuous one fits: few outcomes, outliers, values on a lattice.
+"""Features whose permutation law is far from continuous: few outcomes, outliers, values on a lattice.
 
 Their laws are computed in `kernsift.estimators.null_laws.enumeration`.
 """
@@ -65,8 +65,8 @@ def lattice_step(counts: Array, cells: np.ndarray, weighted: bool) -> np.ndarray
     If they have nearly so, values of T are close to those of a lattice, which the spread of the sum of a c blurs: by
     exp(-2 pi^2 s^2), the factor of the first harmonic of a lattice with normal noise of s steps. With equally many rows
     in both cells T is in proportion to the sum of a (a - c), which is even for odd c. If `weighted`, T has the weights
-    1 / c of chi-square, and is a sum of a^2 / c. The weights in use are other powers of c, which are alike wherever the
-    lattice matters: where levels have nearly equally many rows.
+    1 / c of chi-square, and is a sum of a^2 / c. The weights in use are other powers of c. These are nearly equal if
+    levels have nearly equally many rows, which is where the lattice matters.
     """
     rows, n, first = to_numpy(counts).astype(float), int(cells.sum()), int(cells[0])
     mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)

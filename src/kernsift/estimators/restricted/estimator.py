@@ -1,9 +1,9 @@
-"""The complete estimator for rows that are not exchangeable as they are: strata, pairs and units.
+"""The complete estimator for rows that are exchangeable only within strata, in pairs or as units.
 
 Within strata: T = tr(K L) with Gram matrices centred within strata, and its law over permutations within strata
 (`kernsift.estimators.restricted.stratified_law`). Pairs are strata of two rows. Units, such as the donors of cells, are
 what is permuted where the response belongs to the unit: a unit's factor is the mean of its rows' factors, its mean
-embedding, and from then on a unit is a row.
+embedding, and a unit is then treated as a row.
 
 All that follows the factors works on units, of which there are N; a row is a unit of its own where no units are given.
 Few different relabellings are enumerated (`kernsift.estimators.restricted.relabellings`).

@@ -92,7 +92,7 @@ class UnitResponse:
         free, first = self.strata.sizes - 1, self.response.first.factor
         share = self.strata.sums((first * first).sum(axis=0)) / free
         mean = (share * free).sum() / free.sum()
-        # A kernel of equality takes no two rows of a response without ties for alike, and its factor is 0.
+        # With the kernel of equality no two rows of a response without ties are equal, and its factor is 0.
         return np.asarray((share / mean if mean > 0 else np.ones_like(share))[self.strata.of_row])
 
 
