@@ -11,7 +11,7 @@ from kernsift import InputError, selective_bootstrap
 from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral
-from kernsift.inference.lines import _containing, _with_room
+from kernsift.inference.lines import _containing, _open_at_tie
 from kernsift.inference.scaling_law import SCALES, fit_scaling_law
 from kernsift.inference.selection_rules import Everything, Threshold, TopK
 
@@ -404,8 +404,8 @@ def test_a_score_without_any_interval_gets_a_sliver(value):
 def test_a_score_at_the_end_of_its_interval_is_no_evidence(sd):
     pieces = sd * np.array([[-3.0, -1.0], [1.0, 2.0], [4.0, 5.0]])
     for value in (1.0, 1.5, 2.0 - 1e-8):
-        assert _with_room(pieces, sd * value, sd) is pieces
+        assert _open_at_tie(pieces, sd * value, sd) is pieces
     for value in (2.0, 2.0 - 1e-10):
-        assert _with_room(pieces, sd * value, sd).tolist() == [[sd * value, np.inf]]
+        assert _open_at_tie(pieces, sd * value, sd).tolist() == [[sd * value, np.inf]]
     # Where two intervals meet, the upper one has room.
-    assert _with_room(np.array([[0.0, sd], [sd, 2 * sd]]), sd, sd).shape == (2, 2)
+    assert _open_at_tie(np.array([[0.0, sd], [sd, 2 * sd]]), sd, sd).shape == (2, 2)

@@ -30,7 +30,7 @@ def test_clusters_are_stories():
     assert [members[0] for members in result.clusters] == [
         next(name for name in result.names if name in members) for members in result.clusters
     ]
-    assert "alike" in result.to_text() and "and 2 alike" in result.to_text()
+    assert "similar" in result.to_text() and "and 2 similar" in result.to_text()
     long = relate(pd.DataFrame(X, columns=[f"measurement number {i}" for i in range(8)]), y, random_state=0)
     best = long.clusters[0][0]
     assert f"like measureme…er {best[-1]}" in long.to_markdown()

@@ -114,7 +114,7 @@ def select_columns(
 ) -> list[Source]:
     """The columns that the options name, of all files; `keep` has those that stay, and the option that names each."""
     keep = keep or {}
-    sources = _named_alike(sources)
+    sources = _with_shared_names(sources)
     columns, exclude = split_names(given["columns"]), split_names(given["exclude"])
     others = [set(source.names) for source in sources[1:]]
     everywhere = [name for name in sources[0].names if all(name in other for other in others)]
@@ -156,7 +156,7 @@ def select_columns(
     return found
 
 
-def _named_alike(sources: Sequence[Source]) -> list[Source]:
+def _with_shared_names(sources: Sequence[Source]) -> list[Source]:
     """Files without names of their own take those of a file with as many columns."""
     model = next((source for source in sources if source.named), sources[0])
     return [

@@ -79,7 +79,7 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
         else:
             pieces = truncation_along(path, event, nuisance, slope, feature)
         if len(pieces) != 1 or pieces[0, 0] > value or pieces[0, 1] < np.inf:
-            pieces = _with_room(_containing(pieces, value), value, float(np.sqrt(variances[place])))
+            pieces = _open_at_tie(_containing(pieces, value), value, float(np.sqrt(variances[place])))
             pieces = pieces if path is None else _unbounded_above(pieces, value)
         unions[place] = pieces
     return variances, unions
@@ -175,7 +175,7 @@ def _unbounded_above(pieces: np.ndarray, value: float) -> np.ndarray:
     return found
 
 
-def _with_room(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:
+def _open_at_tie(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:
     """The same intervals, unless the one that contains `value` ends there: then the half-line from it, so that p = 1.
 
     Scores of continuous data lie inside their interval. Where two scores tie at the selection boundary, as those of

@@ -23,8 +23,8 @@ import numpy as np
 
 from kernsift.estimators.scores import Covariance
 
-ALIKE = 0.3
-"""The least null correlation of scores with which features are alike."""
+SIMILAR = 0.3
+"""The least null correlation of scores with which features are similar."""
 # Discoveries that are put into clusters.
 _MOST = 500
 # Features that are tested together for the next distinct one.
@@ -87,9 +87,9 @@ def leader_clusters(correlation: np.ndarray) -> np.ndarray:
     labels = np.full(len(correlation), -1)
     for place in range(len(correlation)):
         if labels[place] < 0:
-            alike = (correlation[place] >= ALIKE) & (labels < 0)
-            alike[place] = True
-            labels[alike] = labels.max() + 1
+            similar = (correlation[place] >= SIMILAR) & (labels < 0)
+            similar[place] = True
+            labels[similar] = labels.max() + 1
     return labels
 
 

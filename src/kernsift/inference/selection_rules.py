@@ -218,7 +218,7 @@ class TopK(SelectionRule):
         moving[feature] = False
         crossing = intercept[moving] / gap[moving]
         falling = gap[moving] > 0  # above the diagonal left of its crossing; the others are above right of it
-        return _where_few_above(crossing, falling, room)
+        return _intervals_with_few_above(crossing, falling, room)
 
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         # With k at least the number of features that vary, these are kept whatever their scores.
@@ -238,7 +238,7 @@ def _mask(size: int, chosen: np.ndarray) -> np.ndarray:
     return mask
 
 
-def _where_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
+def _intervals_with_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
     """The intervals with at most `room` lines above the diagonal, from a sweep over the crossings."""
     if len(crossing) <= room:
         return EVERYWHERE

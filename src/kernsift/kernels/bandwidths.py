@@ -25,7 +25,7 @@ from kernsift.execution.arrays import (
 from kernsift.execution.fused import host_middle_gaps
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
-from kernsift.kernels.sparse_columns import halfway, sparse_medians
+from kernsift.kernels.sparse_columns import midpoint, sparse_medians
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
@@ -139,12 +139,12 @@ def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarr
 def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:
     xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
-    middle = to_numpy(halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
+    middle = to_numpy(midpoint(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle
     chosen = take(ordered, ((np.arange(m) + 0.5) * n / m).astype(np.intp), 1)
     middles = host_middle_gaps(chosen, large)
-    medians = to_numpy(halfway(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
+    medians = to_numpy(midpoint(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):
         medians[tied] = to_numpy(_positive_median(_gaps(take(chosen, tied, 0))))
@@ -190,7 +190,7 @@ def _positive_median(rows: Array) -> Array:
     count = rows.shape[1] - zeros
     last = rows.shape[1] - 1
     low, high = (xp.clip(zeros + rank // 2, 0, last) for rank in (count - 1, count))
-    return halfway(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
+    return midpoint(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
 
 
 def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator) -> float:
@@ -201,7 +201,7 @@ def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int
     xp = namespace(points)
     points = xp.astype(points, accumulator_dtype(points)) / asarray_like(scale, points)
     ordered = xp.sort(points, axis=0)
-    points -= halfway(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
+    points -= midpoint(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
     size = float(xp.max(xp.abs(points)))
     if size == 0 or len(rows) < 2:
         return 1.0

@@ -159,7 +159,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
     """
     ordered, n = SortedSparse.of(stored), stored.n
     count = min(n, quantiles)
-    middle = halfway(*ordered.at(np.array([(n - 1) // 2, n // 2])).T)
+    middle = midpoint(*ordered.at(np.array([(n - 1) // 2, n // 2])).T)
     chosen = ordered.at(((np.arange(count) + 0.5) * n / count).astype(np.intp))
     zeros, pairs = (chosen == 0).sum(axis=1), count * (count - 1) // 2
     mostly = zeros * (zeros - 1) // 2 > pairs // 2
@@ -170,7 +170,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
     if len(rest) and pairs:
         low, high = np.triu_indices(count, 1)
         gaps = np.sort(chosen[rest][:, high] - chosen[rest][:, low], axis=1)
-        out[rest] = halfway(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
+        out[rest] = midpoint(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
         out[rest] = np.where(out[rest] == 0, _weighted_median(gaps, np.ones(gaps.shape, dtype=int)), out[rest])
     flat = np.flatnonzero(out == 0)
     if len(flat):
@@ -202,10 +202,10 @@ def _weighted_median(values: np.ndarray, copies: np.ndarray) -> np.ndarray:
     reach = np.cumsum(np.where(values > 0, np.take_along_axis(copies, order, axis=1), 0), axis=1)
     total, last = reach[:, -1:], values.shape[1] - 1
     ends = [(reach <= rank).sum(axis=1, keepdims=True) for rank in ((total - 1) // 2, total // 2)]
-    found = halfway(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
+    found = midpoint(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
     return np.where(total[:, 0] > 0, found, 0.0)
 
 
-def halfway(low: Array, high: Array) -> Array:
+def midpoint(low: Array, high: Array) -> Array:
     """The mean of the two middle values, in a form that cannot overflow."""
     return 0.5 * low + 0.5 * high

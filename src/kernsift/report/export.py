@@ -112,7 +112,7 @@ def as_csv(result: Result, sort: str = "p", *, delimiter: str = ",") -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n", delimiter=delimiter)
     for row in _rows(result, sort):
-        writer.writerow([_inert(cell) if isinstance(cell, str) else cell for cell in row])
+        writer.writerow([_without_formulas(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
 
 
@@ -123,7 +123,7 @@ def _rows(result: Result, sort: str) -> Iterator[Sequence[Any]]:
     yield from zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
 
 
-def _inert(text: str) -> str:
+def _without_formulas(text: str) -> str:
     # A carriage return ends a row for some readers, and what follows it would begin a cell.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
@@ -169,7 +169,7 @@ def _as_excel(result: Result, sort: str) -> bytes:
     book = required("openpyxl", "Writing Excel files needs openpyxl").Workbook()
     sheet = book.active
     for row in _rows(result, sort):
-        sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else plain(cell) for cell in row])
+        sheet.append([_without_formulas(_printable(cell)) if isinstance(cell, str) else plain(cell) for cell in row])
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()

@@ -45,7 +45,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         row["ruler"], row["picture"] = Markup(row["ruler"]), Markup(row["picture"])
     return _template(jinja2).render(
         title=title or wording.title(result),
-        policy=_policy(script, style),
+        policy=_content_security_policy(script, style),
         style=Markup(style),
         script=Markup(script),
         verdict=_verdict(result),
@@ -87,7 +87,7 @@ def _asset(name: str) -> str:
     return (files("kernsift.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str, style: str) -> str:
+def _content_security_policy(script: str, style: str) -> str:
     """Nothing is loaded from anywhere; the one script and the one style sheet are known by their hashes."""
     return (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "

@@ -35,8 +35,8 @@ MOST_ROWS = 20
 """Rows of a printed table."""
 _BEST = 5
 _CHANGE = "what changed"
-# The longest name that the column "alike" shows.
-_LONGEST_ALIKE = 14
+# The longest name that the column "similar" shows.
+_LONGEST_SIMILAR = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 # The longest list of confounders that is written out.
 _LONGEST_GIVEN = 40
@@ -319,21 +319,21 @@ def table_columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]
         columns.append(("missing", [share_text(share) for share in missing]))
     if result.distinct is not None:
         columns.append(("distinct", ["yes" if result.distinct[row] else "no" for row in rows]))
-    if any(alike := _alike(result, rows)):
-        columns.append(("alike", alike))
+    if any(similar := _similar(result, rows)):
+        columns.append(("similar", similar))
     changes = [clean(result.describe(int(row))) for row in rows]
     if any(changes):
         columns.append((_CHANGE, changes))
     return columns
 
 
-def _alike(result: Result, rows: np.ndarray) -> list[str]:
+def _similar(result: Result, rows: np.ndarray) -> list[str]:
     """The number of other members for the best discovery of each cluster, and the name of the best for the others."""
     said = {}
     for members in result.clusters:
         if len(members) > 1:
-            said[members[0]] = f"and {len(members) - 1} alike"
-            name = abbreviated(clean(members[0]), _LONGEST_ALIKE)
+            said[members[0]] = f"and {len(members) - 1} similar"
+            name = abbreviated(clean(members[0]), _LONGEST_SIMILAR)
             said |= dict.fromkeys(members[1:], f"like {name}")
     return [said.get(result.names[row], "") for row in rows]
 
@@ -355,7 +355,7 @@ def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[
     wanted = min(_column_width(described[0]), _WIDEST_CHANGE) + 2 if described else 0
     least = min(wanted, _NARROWEST_CHANGE + 2)
     intervals = [head for head, _ in kept if head.endswith("interval")]
-    dispensable = [["p"] if corrected else [], ["missing", "alike"], intervals]
+    dispensable = [["p"] if corrected else [], ["missing", "similar"], intervals]
     for heads, needed in zip(dispensable, (wanted, wanted, least), strict=True):
         if rest() < needed:
             kept = [column for column in kept if column[0] not in heads]

@@ -172,7 +172,7 @@ class ScorePaths:
         return out
 
     def _moves(self, features: np.ndarray) -> _Moves:
-        found, cross = gathered(self.factors, features), self._crosses(features)
+        found, cross = gathered(self.factors, features), self._cross_covariances(features)
         chosen, targets = found.padded(cross.shape[1]), found.targets.tolist()
         xp, (k, q, rows) = namespace(chosen), chosen.shape
         sizes = to_numpy(xp.sum(chosen * chosen, axis=2)).astype(float) * (self.response.n / rows)
@@ -236,7 +236,7 @@ class ScorePaths:
         inner = to_numpy(one.inner(two, self.response.counts))[:p, :q]
         return np.asarray(inner / one.sizes[:p, None])
 
-    def _crosses(self, features: np.ndarray) -> np.ndarray:
+    def _cross_covariances(self, features: np.ndarray) -> np.ndarray:
         """(k, q, p) cross-covariances of the named features, in their order, padded with zeros."""
         places = [np.intersect1d(factor.features, features, return_indices=True)[1:] for factor in self.factors]
         found = [(own, _host(f.cross, here)) for f, (here, own) in zip(self.factors, places, strict=True) if len(own)]

@@ -43,17 +43,17 @@ class CombinedEffects:
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals; see `EffectLaws.intervals`."""
         least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)
-        selected = [None if unions is None else _lower(unions, behind) for behind in self._behind]
+        selected = [None if unions is None else _lower(unions, behind) for behind in self._below_best]
         found = zip(self.views, selected, strict=True)
         return np.max([view.intervals(level, own, least) for view, own in found], axis=0)
 
     def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
         """(b,) the largest of the median-unbiased effects under each kernel, given the selection."""
-        found = zip(self.views, self._behind, strict=True)
+        found = zip(self.views, self._below_best, strict=True)
         return np.max([view.medians(_lower(unions, behind)) for view, behind in found], axis=0)
 
     @property
-    def _behind(self) -> np.ndarray:
+    def _below_best(self) -> np.ndarray:
         """(K, b) how much lower the score of each kernel is than the best one, both after the penalty."""
         scores = np.array([view.score - view.penalty[:, 0] for view in self.views])
         return np.asarray(scores.max(axis=0) - scores)
