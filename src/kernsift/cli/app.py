@@ -51,8 +51,8 @@ Exit codes:
 
 _GROUP_HELP = """Which features changed, and which matter: kernel tests of every column.
 
-Every column is tested, and what is found is corrected over all of them. With --k only the best are listed, each with a
-p-value, an effect size and an interval that are valid although the same data chose it.
+Every column is tested, with a correction for the number of columns. With --k only the best are listed, each with a
+p-value, an effect size and an interval that remain valid although the same data chose it.
 
 \b
 Examples:
@@ -85,10 +85,10 @@ def app() -> None:
 @app.command(cls=Question, short_help="What differs between two tables.", epilog=_EXIT_CODES)
 @click.argument("first", type=click.Path())
 @click.argument("second", type=click.Path(), required=False)
-@click.option("--by", metavar="COLUMN", help="The column of FIRST that tells the samples apart, without SECOND.")
-@click.option("--group", metavar="VALUE", help="Of --by: this group against the others, or against --reference.")
-@click.option("--reference", metavar="VALUE", help="Of --by: the group to compare --group with.")
-@click.option("--every-group", is_flag=True, help="Of --by: every group against the others, or against --reference.")
+@click.option("--by", metavar="COLUMN", help="Compare the groups in this column of FIRST, without SECOND.")
+@click.option("--group", metavar="VALUE", help="With --by: the group to compare with all others, or with --reference.")
+@click.option("--reference", metavar="VALUE", help="With --by: the group that --group is compared with.")
+@click.option("--every-group", is_flag=True, help="With --by: compare each group with all others, or with --reference.")
 @row_options
 @feature_option
 @common_columns_option
@@ -99,13 +99,14 @@ def app() -> None:
 def compare(first: str, second: str | None, **given: Any) -> None:
     """Which columns are distributed differently in FIRST and SECOND, or in the groups of FIRST?
 
-    Both are tables with a line of column names, one row an observation: CSV, TSV, Parquet, Feather, Excel (first
-    sheet), NumPy (.npy, .npz) or AnnData (.h5ad); the content decides on the format. One of them may be - for
-    standard input. Row counts may differ. Separator and decimal comma are guessed; columns that identify the rows are
-    left out. All guesses are reported; text that is mostly numbers needs a decision.
+    Both are tables with column names in the first line and one observation in each row: CSV, TSV, Parquet, Feather,
+    Excel (first sheet), NumPy (.npy, .npz) or AnnData (.h5ad). The format is recognised by the content. One of the two
+    may be - for standard input. The numbers of rows may differ. Separator and decimal sign are guessed, and columns
+    that identify the rows are left out; all guesses are reported. Text that is mostly numbers is an error unless
+    --number or --category names the column.
 
-    Text above 64 MB is read in pieces, and so are larger Parquet files and folders of them, Zarr arrays and HDF5 files
-    (file.h5::/name where there are several datasets), and every file where --memory is given.
+    Large files are read in pieces: text above 64 MB, Parquet files and folders of them, Zarr arrays and HDF5 files
+    (file.h5::/name selects one of several datasets). With --memory every file is.
 
     \b
     Examples:
@@ -233,12 +234,12 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     run_question(ask, given, {"reference": _shown(reference)})
 
 
-@app.command(short_help="See it at work, in a few seconds.", epilog=_EXIT_CODES)
+@app.command(short_help="Run an example, in a few seconds.", epilog=_EXIT_CODES)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another shuffle.")
 @click.option("--report", metavar="FILE", help="Write the result as one HTML file.")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def demo(seed: int, report: str | None, debug: bool) -> None:
-    """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
+    """Run an example on data that come with scikit-learn: tumour measurements, hidden among shuffled copies."""
     from kernsift.cli.demo import explain, run
     from kernsift.execution.progress import progress_bar
     from kernsift.report.export import write_whole
@@ -284,10 +285,10 @@ def reproduce(context: click.Context, /, listed: bool, workers: int | None, **gi
     context.exit(run(workers=workers or os.cpu_count() or 1, **given))
 
 
-@app.command(short_help="Make the shell complete commands and options.")
+@app.command(short_help="Set up shell completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands, options and file names.
+    """Print a script with which SHELL completes commands, options and file names.
 
     \b
     Examples:

@@ -90,7 +90,7 @@ _SECTIONS = {
     "Rows that belong together, and confounders": ["strata", "paired", "unit", "given"],
     "What is tested and listed": ["k", "threshold", "alpha", "correction", "family", "confidence_level", "distinct"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
-    "Where": ["cluster", "workers", "memory"],
+    "Execution": ["cluster", "workers", "memory"],
     "Output": ["as_json", "as_csv", "sort", "output", "report", "fail_on_discovery", "quiet"],
 }
 
@@ -105,9 +105,7 @@ def combine_options(*options: Callable[..., Any]) -> Callable[..., Any]:
     return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
 
 
-common_columns_option = click.option(
-    "--common-columns", is_flag=True, help="Use the columns that all files have, where some have more."
-)
+common_columns_option = click.option("--common-columns", is_flag=True, help="Use only the columns that all files have.")
 
 feature_option = click.option(
     "--feature",
@@ -121,8 +119,8 @@ missing_option = choice_option(
     "--missing",
     ["column", "value", "drop", "error"],
     "column",
-    "Missing values: test each feature on the rows that have it, take them for a value of their own, leave out rows "
-    "that have any, or refuse them.",
+    "Missing values. column: test each feature on the rows that have it. value: treat missing as a value. drop: leave "
+    "out rows with any. error: refuse them.",
 )
 
 cluster_options = combine_options(
@@ -143,17 +141,20 @@ row_options = combine_options(
         "--strata",
         multiple=True,
         metavar="NAME,...",
-        help="Rows may be exchanged only within the values of these columns, such as a site.",
+        help="Columns within whose values rows are exchangeable, such as a site.",
     ),
-    click.option("--paired", metavar="COLUMN", help="The column that names pairs of rows, such as a patient."),
+    click.option("--paired", metavar="COLUMN", help="Column that names pairs of rows, such as a patient."),
     click.option(
-        "--unit", multiple=True, metavar="NAME,...", help="The columns that name what was sampled, such as a donor."
+        "--unit",
+        multiple=True,
+        metavar="NAME,...",
+        help="Columns that name what was sampled, such as the donor of cells.",
     ),
     click.option(
         "--given",
         multiple=True,
         metavar="NAME,...",
-        help="Confounders such as age,sex: what is found beyond what these columns explain.",
+        help="Confounders that are held fixed, such as age,sex.",
     ),
     click.option(
         "--distinct", is_flag=True, help="Mark the discoveries that are significant given those marked before them."
@@ -181,8 +182,8 @@ def estimator_option(names: Sequence[str], found: str = "difference") -> Callabl
         "--estimator",
         names,
         "complete",
-        "The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
-        f"{found}, another measures it. {papers}: the paper's, from some of the pairs.",
+        "How scores are computed. complete: from all pairs of rows, with the most power. cross: one half of the rows "
+        f"finds the {found}, the other measures it. {papers}: the paper's, from some of the pairs.",
     )
 
 
@@ -202,7 +203,7 @@ common = combine_options(
         "missing.",
     ),
     click.option("--category", multiple=True, metavar="NAME,...", help="Compare these columns for equality."),
-    click.option("--layer", metavar="NAME", help="Of .h5ad files: a layer, or raw."),
+    click.option("--layer", metavar="NAME", help="Layer of .h5ad files, or raw."),
     click.option(
         "-k",
         "--k",
@@ -214,26 +215,28 @@ common = combine_options(
     click.option(
         "--threshold", type=float, metavar="SD", help="Instead of --k: list scores of at least this many SDs."
     ),
-    click.option(
-        "--alpha", type=float, metavar="RATE", default=0.05, show_default=True, help="The error rate to control."
-    ),
+    click.option("--alpha", type=float, metavar="RATE", default=0.05, show_default=True, help="Error rate to control."),
     choice_option(
         "--correction",
         CORRECTIONS,
         "bh",
-        "For testing several at once. bh: of the discoveries at most a share alpha is false on average. by: the "
-        "same under any dependence. bky: the same with more power where many differ. holm: with probability 1 - alpha "
-        "no discovery is false.",
+        "Correction for multiple tests. bh: of the discoveries at most a share alpha is false on average. by: the "
+        "same under any dependence. bky: the same with more power if many differ. holm: with probability 1 - alpha no "
+        "discovery is false.",
     ),
     choice_option(
         "--family",
         ["all", "selected"],
         "all",
-        "What a correction of a short list runs over: everything that was scored, or the selective p-values of "
-        "the list.",
+        "P-values that are corrected: those of everything that was tested, or the selective ones of a short list.",
     ),
     click.option(
-        "--confidence-level", type=float, metavar="LEVEL", default=0.95, show_default=True, help="Of the intervals."
+        "--confidence-level",
+        type=float,
+        metavar="LEVEL",
+        default=0.95,
+        show_default=True,
+        help="Level of the intervals.",
     ),
     choice_option(
         "--test",
@@ -247,8 +250,8 @@ common = combine_options(
         "--kernel",
         KERNELS,
         "gaussian",
-        "What counts as near. linear sees only means or straight lines; gaussian, laplace and imq see any difference "
-        "or dependence.",
+        "gaussian, laplace, imq and triangle detect any difference or dependence, linear only means or straight lines, "
+        "polynomial the first three moments; delta compares for equality.",
     ),
     click.option(
         "--bandwidth",
@@ -256,22 +259,25 @@ common = combine_options(
         metavar="WIDTH",
         default="auto",
         show_default=True,
-        help="How near: adaptive (several kernels), median, joint, or a number in the units of the columns.",
+        help="Of the kernel: adaptive (several kernels), median, joint, or a number in the units of the columns.",
     ),
     click.option(
-        "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test, such as replicates=5000."
+        "--option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Option of the estimator or the test, such as replicates=5000.",
     ),
     click.option(
         "--encoding",
         multiple=True,
         metavar="[FILE=]NAME",
-        help="Of text files, or of one of them, such as latin-1.  [default: utf-8]",
+        help="Encoding of text files, or of one of them, such as latin-1.  [default: utf-8]",
     ),
     click.option(
         "--seed",
         type=click.IntRange(min=0),
         metavar="N",
-        help="The same seed gives the same answer.  [default: random, and printed]",
+        help="The same seed gives the same result.  [default: random, and printed]",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print everything as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV."),
@@ -292,7 +298,7 @@ common = combine_options(
     click.option(
         "--fail-on-discovery",
         is_flag=True,
-        help="Exit with code 4 where something is significant, for a test of data in a pipeline.",
+        help="Exit with code 4 if something is significant, for tests in a pipeline.",
     ),
     click.option("--report", type=click.Path(), metavar="FILE", help="Also write a self-contained HTML report."),
     click.option("--quiet", "-q", is_flag=True, help="Print only the table; with --report or --output, nothing."),
