@@ -51,8 +51,8 @@ def explain(result: Result, best: Result, width: int) -> str:
     selected = (
         f"{int(fake.sum())} of the listed columns are shuffled. {by_luck} of these have p-values of at most "
         f"{best.alpha:g} if one ignores that they are the best of {_SHUFFLED}; {small or 'none'} of their "
-        "selective p-values are that small, which makes each of these a fair statement about one column. What is "
-        "significant is decided over all columns, with and without a list."
+        "selective p-values are that small, because these account for the selection. What is significant is decided "
+        "over all columns, with and without a list."
     )
     setting, tested, selected = (textwrap.fill(text, wide) for text in (setting, tested, selected))
     whole, short = ([wrapped_verdict(one, wide), table_and_order(one, width)] for one in (result, best))

@@ -307,27 +307,27 @@ def _glossary(result: Result) -> Mapping[str, str]:
     noun = wording.noun_for(result.question, 1)
     words = {
         "Score": f"The evidence of a {noun} in this data, in standard deviations.",
-        "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
-        "value makes chance a poor explanation. It is not the probability that the finding is wrong.",
+        "p-value": "How often chance alone would give evidence at least as strong as this, if there were no effect. A "
+        "small value makes chance a poor explanation. It is not the probability that the finding is wrong.",
     }
     if result.listed:
         words["Selected"] = (
-            f"On the list because the score was among the best. Even if no {noun} mattered, some would have the "
-            "largest scores."
+            f"On the list because its score is among the largest. If no {noun} had an effect, some would have the "
+            "largest scores all the same."
         )
     if wording.p_name(result) != "p":
         words["Selective p-value"] = (
-            f"A p-value for one {noun} by itself that takes into account that the same data put it on the list."
+            f"A p-value for one {noun} by itself that accounts for its selection by the same data."
         )
     if result.correction:
         count = wording.count_phrase(result.question, wording.family_size(result))
         how = f"because {count} were tested, by {_PROCEDURES[result.correction]}"
-        words["Corrected p-value"] = f"The p-value made larger {how}. {wording.guarantee(result)}"
+        words["Corrected p-value"] = f"The p-value, increased {how}. {wording.guarantee(result)}"
     own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
     words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
     if result.effects is not None:
         words["Effect"] = (
-            "How large it is, from 0 (nothing) to 1 (as strong as can be), apart from how sure one is of it. "
+            "The size of the effect, from 0 (none) to 1 (complete). It does not grow with the number of rows. "
             + _coverage(result)
         )
     return words
@@ -344,6 +344,6 @@ def _coverage(result: Result) -> str:
     if result.correction is None:
         return f"Each interval covers the true value in {level} of such analyses."
     return (
-        f"Of the intervals of what is significant, {level} cover the true value on average; the others reach down "
-        "to 0 and cover it at least as often."
+        f"Of the intervals of what is significant, {level} cover the true value on average; the others begin at 0 and "
+        "cover it at least as often."
     )
