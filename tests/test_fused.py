@@ -152,27 +152,6 @@ def test_without_numba_the_array_version_answers(worth: Any, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("count", [2, 3, 5, 32, 64])
-def test_middle_gaps_are_order_statistics_of_all_differences(count: int, dtype: Any) -> None:
-    ordered = np.sort(np.concatenate([values((count, 60), dtype, seed).T for seed in (18, 19)]), axis=1)
-    low, high = np.triu_indices(count, 1)
-    gaps = np.sort(ordered[:, high] - ordered[:, low], axis=1)
-    found = fused.host_middle_gaps(ordered, True)
-    np.testing.assert_array_equal(found, [gaps[:, (gaps.shape[1] - 1) // 2], gaps[:, gaps.shape[1] // 2]])
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_scores_do_not_depend_on_compiled_bandwidths(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = values((150, 90), dtype, 20), values((120, 90), dtype, 21)
-    found = []
-    for features in (NEVER, ALWAYS):
-        monkeypatch.setattr(fused, "_FEATURES", features)
-        found.append(compare(x, y, random_state=0).scores)
-    # A score near the mean of its law is a quotient of small differences, which has an error of 1e-7.
-    np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("edges", [1, 2, 95, 385])
 def test_counts_are_those_of_a_search(edges: int, dtype: Any) -> None:
     """Also with heavy tails, ties, few values, a constant column, and edges that are infinite or equal."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.spatial.distance import pdist
 
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
+from kernsift.kernels import bandwidths
 from kernsift.kernels.bandwidths import column_medians, medians_of_sorted, rows_to_sort
 from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 from kernsift.kernels.functions import KERNELS, Linear, Polynomial, as_kernel
@@ -155,7 +157,19 @@ def test_medians_of_sorted_columns_are_those_of_all_distances(
     differences = [pdist(column[:, None].astype(float)) for column in ordered]
     expected = [np.median(own) or np.median(own[own > 0]) if own.any() else np.nan for own in differences]
     precision = 1e-6 if ordered.dtype == np.float32 else 1e-13
-    np.testing.assert_allclose(medians_of_sorted(ordered, large=False)[0], expected, rtol=precision)
+    np.testing.assert_allclose(medians_of_sorted(ordered)[0], expected, rtol=precision)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("count", [2, 3, 5, 32, 64])
+def test_middle_gaps_are_order_statistics_of_all_differences(count: int, dtype: Any, rng: np.random.Generator) -> None:
+    values = rng.standard_t(1.2, size=(120, count)) * np.logspace(-8, 8, 120)[:, None]
+    values[::3] = np.round(values[::3])
+    ordered = np.sort(values.astype(dtype), axis=1)
+    low, high = np.triu_indices(count, 1)
+    gaps = np.sort(ordered[:, high] - ordered[:, low], axis=1)
+    found = bandwidths._middle_gaps(ordered)
+    np.testing.assert_array_equal(found, [gaps[:, (gaps.shape[1] - 1) // 2], gaps[:, gaps.shape[1] // 2]])
 
 
 def test_the_median_bandwidth_of_many_rows_is_close_to_all_pairs(rng: np.random.Generator) -> None:

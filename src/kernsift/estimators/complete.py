@@ -234,8 +234,8 @@ class _Measuring:
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if block.cells is not None else None
-        count, large = int(self.response.counts.shape[0]), block.kernels.large
-        return grid, tabulate(block.table, block.own, grid, block.cells, count, kept, large)
+        count = int(self.response.counts.shape[0])
+        return grid, tabulate(block.table, block.own, grid, block.cells, count, kept, block.large)
 
     def _measure(
         self, kernels: FeatureKernels, response: Response, part: tuple[np.ndarray, np.ndarray, Grid, Tabulation]

@@ -375,7 +375,7 @@ class BlockScoring(Generic[Output]):
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         kinds, places = kernel_views(block.own_kernels, self.adaptive), np.arange(len(block.own))
         units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))
-        counted = tabulate(block.table, block.own, whole, block.cells, cells, None, block.kernels.large)
+        counted = tabulate(block.table, block.own, whole, block.cells, cells, None, block.large)
         outputs = []
         for part in parts_of(block.features, whole.points, block.table.n, block.memory):
             grid, known = whole.part(part), counted.part(part)

@@ -28,6 +28,7 @@ from kernsift.estimators.block_sizes import (
     sent_columns,
 )
 from kernsift.execution.arrays import dtype_of
+from kernsift.execution.fused import is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import prefetch, prefetched_items
@@ -56,6 +57,11 @@ class FeatureBlock:
     def columns(self) -> slice | np.ndarray:
         """The value columns of the features in the table."""
         return run_of(columns_of(self.table.offsets, self.own))
+
+    @property
+    def large(self) -> bool:
+        """Whether the table of all features is so large that loops over it are compiled."""
+        return is_large(self.table.n, self.all_columns)
 
     @property
     def width(self) -> int:
@@ -197,7 +203,7 @@ def blocks_of(
     processed; what `is_known` need not be read. `by_rows` where the counts of a block may come from threads that divide
     its rows, and from `parts` of a block that does not fit into memory.
     """
-    threads, fit = worker_threads(), columns_to_load(table)
+    threads, fit, all_columns = worker_threads(), columns_to_load(table), int(table.offsets[-1])
     by_column = threads > 0 and table.readable and table.by_column
     in_parts, by_rows = by_rows, by_rows and not threads and cells is not None and long_and_narrow(table, fit > 0)
 
@@ -205,7 +211,7 @@ def blocks_of(
         for features in feature_blocks(table, kernels.rounds, cells is None, whole=by_rows, loaded=fit > 0):
             chosen = features if among is None else features[np.isin(features, among)]
             if len(chosen):
-                block = FeatureBlock(chosen, table, kernels, chosen, cells, by_rows=by_rows)
+                block = FeatureBlock(chosen, table, kernels, chosen, cells, all_columns, by_rows)
                 # Of few columns workers read parts of the rows.
                 if by_column and block.width <= fit * len(chosen):
                     block = replace(block, load=table.d >= 2 * threads or not block.counted_by_rows)

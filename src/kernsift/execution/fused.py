@@ -22,8 +22,8 @@ from kernsift.execution.codes import code_dtype
 # Numba is used from this many elements in all draws: it takes a quarter of a second to import, and two to compile for
 # the first time on a machine. The choice must not depend on previous imports: equal calls give equal bits.
 _WORTH = 2**23
-# Likewise for Triton, and values and features of a table from which on it is large. Counts and middle gaps are the same
-# bits without numba, so that a table of fewer values is large where the functions are compiled already.
+# Likewise for Triton, and values and features of a table from which on it is large. Counts are the same bits without
+# numba, so that a table of fewer values is large where the functions are compiled already.
 _DEVICE_WORTH, _VALUES, _FEATURES, _COMPILED_VALUES = 2**30, 2**25, 2**14, 2**22
 
 # In this order h is exactly 0 when x = y or x' = y' (estimators/ustatistic.py). `c` is minus the squared reciprocal
@@ -108,16 +108,6 @@ def host_counts(
     cells = np.zeros(n, dtype=np.int64) if cells is None else cells
     compiled.count_cells(values, edges.astype(values.dtype), cells, kept, joint, codes)
     return joint.reshape(b, points, count), codes
-
-
-def host_middle_gaps(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray] | None:
-    """The two middle ones of the differences within each row of increasing values (b, m)."""
-    compiled = _for_host() if large and isinstance(ordered, np.ndarray) else None
-    if compiled is None:
-        return None
-    low, high = np.empty((2, len(ordered)), dtype=ordered.dtype)
-    compiled.middle_gaps(np.ascontiguousarray(ordered), low, high)
-    return low, high
 
 
 def _compiled(total: int, *tables: Array) -> Any:

@@ -22,7 +22,6 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
-from kernsift.execution.fused import host_middle_gaps
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 from kernsift.kernels.sparse_columns import midpoint, sparse_medians
@@ -128,23 +127,20 @@ def _of_columns(
     return _joined(parallel_map(lambda block: _medians_of(sorted_columns(read(block))), blocks, several))
 
 
-def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray]:
+def medians_of_sorted(ordered: Array) -> tuple[np.ndarray, np.ndarray]:
     """Median distance and median of sorted columns (b, n) of a table; NaN within a constant column."""
-    b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
-    if b <= step or (large and on_host(ordered)):
-        return _medians_of(ordered, large)
-    return _joined(_medians_of(ordered[some, :], large) for some in slices(0, b, step))
+    step = max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
+    return _joined(_medians_of(ordered[some, :]) for some in slices(0, ordered.shape[0], step))
 
 
-def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _medians_of(ordered: Array) -> tuple[np.ndarray, np.ndarray]:
     xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
     middle = to_numpy(midpoint(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle
     chosen = take(ordered, ((np.arange(m) + 0.5) * n / m).astype(np.intp), 1)
-    middles = host_middle_gaps(chosen, large)
-    medians = to_numpy(midpoint(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
+    medians = to_numpy(midpoint(*_middle_gaps(chosen))).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):
         medians[tied] = to_numpy(_positive_median(_gaps(take(chosen, tied, 0))))

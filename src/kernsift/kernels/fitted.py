@@ -28,7 +28,6 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
-from kernsift.execution.fused import is_large
 from kernsift.kernels.bandwidths import column_medians, joint_median, medians_of_sorted, rows_to_sort
 from kernsift.kernels.checks import check_function, check_missing, checked_bandwidth
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
@@ -78,7 +77,6 @@ class FeatureKernels:
     # Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Groups of columns have
     # none.
     missing: bool = field(default=False, kw_only=True)
-    large: bool = field(default=False, kw_only=True)  # whether the table is so large that loops over it are compiled
 
     @property
     def d(self) -> int:
@@ -314,8 +312,7 @@ def fit_kernels(
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     inverse = asarray_like(_reciprocal(scale, dtype_of(pooled.prototype)), pooled.prototype)
-    own, large = (inverse, centre, bandwidths), is_large(pooled.n, len(scale))
-    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
+    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths, missing=missing)
 
 
 def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
@@ -344,8 +341,8 @@ class LateKernels(FeatureKernels):
         inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
         found = pooled.categorical.copy()
         missing = pooled.incomplete is not None
-        own, large = (inverse, centre, bandwidth, pooled, found), is_large(pooled.n, pooled.d)
-        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
+        own = (inverse, centre, bandwidth, pooled, found)
+        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
         features = np.asarray(features, dtype=np.intp)
@@ -362,7 +359,7 @@ class LateKernels(FeatureKernels):
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         if self.found[features].any():
             return
-        distances, middle = medians_of_sorted(ordered, self.large)
+        distances, middle = medians_of_sorted(ordered)
         # Columns that are constant on these rows are read in full.
         varies = ~np.isnan(distances)
         self._keep(features[varies], distances[varies], middle[varies])
@@ -378,7 +375,7 @@ class LateKernels(FeatureKernels):
         there = self.pooled.prototype
         centre = None if self.centre is None else asarray_like(self.centre, there)
         own = (asarray_like(self.inverse, there), centre, self.bandwidth)
-        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, large=self.large)
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing)
 
     def _keep(self, features: np.ndarray, distances: np.ndarray, middle: np.ndarray) -> None:
         if self.centre is not None:
