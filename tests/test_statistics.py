@@ -295,15 +295,11 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     assert fits(3.9 * in_line) == 3 * in_line
 
 
-@pytest.mark.parametrize("n", [100, 2**31 - 1, 2**31])
-def test_rows_that_are_put_in_order_are_the_same_tuples_in_few_bytes(n: int, rng: np.random.Generator) -> None:
-    rows = rng.integers(n, size=(4, 3 * LEARNING))
-    rows[1, 0] = n - 1
-    found = draws_module.in_order(rows, SimpleNamespace(n=n))  # type: ignore[arg-type]
+@pytest.mark.parametrize("n", [100, 2**31, 2**31 + 1])
+def test_rows_have_numbers_of_few_bytes(n: int) -> None:
+    found = draws_module.index_type(SimpleNamespace(n=50), SimpleNamespace(n=n))  # type: ignore[arg-type]
     assert found.itemsize == (4 if n < 2**31 else 8)
-    np.testing.assert_array_equal(found[:, :LEARNING], rows[:, :LEARNING])
-    assert np.all(np.diff(found[0, LEARNING:]) >= 0)
-    assert sorted(map(tuple, found.T.tolist())) == sorted(map(tuple, rows.T.tolist()))
+    assert n - 1 <= np.iinfo(found).max
 
 
 def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:

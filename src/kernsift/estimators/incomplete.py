@@ -17,15 +17,7 @@ import numpy as np
 
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.block_sizes import columns_that_fit
-from kernsift.estimators.draws.batches import (
-    Draws,
-    HSICDraws,
-    MMDDraws,
-    OwnHSICDraws,
-    OwnMMDDraws,
-    in_order,
-    index_type,
-)
+from kernsift.estimators.draws.batches import Draws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws, index_type
 from kernsift.estimators.draws.designs import Size, pairs, quadruples
 from kernsift.estimators.draws.moments import FeatureDraws, Moments, moments_of
 from kernsift.estimators.effects.kernel_correlations import (
@@ -85,7 +77,8 @@ def incomplete_mmd(
         rows = *pairs(x.n, size, rng), *pairs(y.n, size, rng)
         if design == "independent":
             return OwnMMDDraws(rows)
-        return MMDDraws(rows if x.memory is None else tuple(in_order(np.stack(rows), x, y)))
+        # In few bytes where they take some of a memory limit.
+        return MMDDraws(rows if x.memory is None else tuple(own.astype(index_type(x, y)) for own in rows))
 
     count = _count(r, X, Y)
     columns_that_fit([X, Y], 4 * index_type(X, Y).itemsize * count if design == "shared" else 0)
@@ -128,8 +121,7 @@ def incomplete_hsic(
         rows = quadruples(x.n, size, rng)
         if design == "independent":
             return OwnHSICDraws(rows, y, response_kernels)
-        rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
-        return HSICDraws.at(rows, y, response_kernels)
+        return HSICDraws.at(rows if x.memory is None else rows.astype(index_type(x)), y, response_kernels)
 
     each = 4 * index_type(X).itemsize + 16  # quadruples, and their two weights
     columns_that_fit([X], each * _count(r, X) if design == "shared" else 0)

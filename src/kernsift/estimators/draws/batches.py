@@ -162,20 +162,6 @@ def index_type(*tables: Table) -> np.dtype[Any]:
     return np.dtype(np.int32 if max(table.n for table in tables) < 2**31 else np.int64)
 
 
-def in_order(rows: np.ndarray, *tables: Table) -> np.ndarray:
-    """The same tuples of rows, the columns of `rows`, sorted by their first row, in the smallest integer type.
-
-    Rows of a long column are out of the cache's reach; in this order one row in four is next to the last one. The
-    draws that correlations are learned from stay in front.
-    """
-    order = np.argsort(rows[0, LEARNING:], kind="stable") + LEARNING
-    out = np.empty(rows.shape, index_type(*tables))
-    out[:, :LEARNING] = rows[:, :LEARNING]
-    for own, one in zip(out, rows, strict=True):
-        own[LEARNING:] = one[order]
-    return out
-
-
 def own_rows(values: Array, rows: np.ndarray, widths: np.ndarray) -> Array:
     """Value rows (l, p) in which feature j's columns come from rows[:, j]."""
     return namespace(values).take_along_axis(values, asarray_like(np.repeat(rows, widths, axis=1), values), axis=0)
