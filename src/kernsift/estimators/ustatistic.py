@@ -38,16 +38,15 @@ Resample = Callable[[float, np.random.Generator], np.ndarray]
 
 
 def mmd_kernel(kernels: FeatureKernels, x: Array, x2: Array, y: Array, y2: Array) -> Array:
-    """h(x, x', y, y') of matched value rows (l, p): (l, d); the rows may be overwritten."""
+    """h(x, x', y, y') of matched value rows (l, p): (l, d)."""
     fused = None if kernels.exponents is None else gaussian_mmd(x, x2, y, y2, kernels.exponents)
     if fused is not None:
         return fused
     # In this order h is exactly 0 when x = y or x' = y', as with three equal rows out of four.
     h = kernels.matched(x, x2)
-    h -= kernels.matched(x, y2, spend=True)
-    across = kernels.matched(x2, y, spend=True)
-    rest = kernels.matched(y, y2, spend=True)
-    rest -= across
+    h -= kernels.matched(x, y2)
+    rest = kernels.matched(y, y2)
+    rest -= kernels.matched(x2, y)
     h += rest
     return h
 

@@ -106,55 +106,43 @@ class FeatureKernels:
         return None if np.array_equal(places, np.arange(self.d)) else places
 
     @cached_property
-    def _squarable(self) -> bool:
-        """Whether squares of the reciprocal bandwidths neither overflow nor underflow."""
-        limit = 1e15 if dtype_of(self.inverse) == np.float32 else 1e100
-        inverse = to_numpy(self.inverse)
-        return bool((inverse > 1 / limit).all() and (inverse < limit).all())
-
-    @cached_property
     def exponents(self) -> Array | None:
         """(d,) c of exp(c (x - y)^2) where all features are single columns with the Gaussian kernel; else None."""
         [part, *others] = self._parts
-        plain = isinstance(part.kernel, Gaussian) and part.width == 1 and not others and self._squarable
-        plain = plain and not self.missing
-        return -(self.inverse * self.inverse) if plain else None
+        if self.missing or others or part.width > 1 or not isinstance(part.kernel, Gaussian):
+            return None
+        # Squares of the reciprocal bandwidths must neither overflow nor underflow.
+        limit, inverse = 1e15 if dtype_of(self.inverse) == np.float32 else 1e100, to_numpy(self.inverse)
+        squarable = bool((inverse > 1 / limit).all() and (inverse < limit).all())
+        return -(self.inverse * self.inverse) if squarable else None
 
-    def matched(self, A: Array, B: Array, *, spend: bool = False) -> Array:
-        """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together.
-
-        With `spend` the result may overwrite A, which then has its shape.
-        """
+    def matched(self, A: Array, B: Array) -> Array:
+        """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together."""
         if not self.missing:
-            return self._values(A, B, spend)
+            return self._values(A, B)
         xp = namespace(A)
         one, other = xp.isnan(A), xp.isnan(B)
-        values = self._values(xp.where(one, 0.0, A), xp.where(other, 0.0, B), False)
+        values = self._values(xp.where(one, 0.0, A), xp.where(other, 0.0, B))
         if self.offsets[-1] > self.d:  # groups of columns have no missing values
             one, other = (take(gaps, self.offsets[:-1], -1) for gaps in (one, other))
         return xp.where(one | other, xp.astype(one & other, values.dtype), values)
 
-    def _values(self, A: Array, B: Array, spend: bool) -> Array:
+    def _values(self, A: Array, B: Array) -> Array:
         # Scaled distances may overflow to infinity, where every distance kernel is 0.
         with np.errstate(over="ignore"):
             if len(self._parts) == 1:
-                return self._evaluate(self._parts[0], A, B, spend)
+                return self._evaluate(self._parts[0], A, B)
             pieces = [
                 self._evaluate(part, take(A, part.columns, -1), take(B, part.columns, -1)) for part in self._parts
             ]
             joined = namespace(A).concat(pieces, axis=-1)
             return joined if self._order is None else take(joined, self._order, -1)
 
-    def _evaluate(self, part: _Part, A: Array, B: Array, spend: bool = False) -> Array:
+    def _evaluate(self, part: _Part, A: Array, B: Array) -> Array:
         kind, width = part.kernel.kind, part.width
         if kind == "distance":
-            if spend:
-                A -= B
-            t = A if spend else A - B
-            inverse = take(self.inverse, part.columns, 0)
-            if width == 1 and self._squarable:
-                return part.kernel.of_differences(t, inverse)
-            t *= inverse
+            t = A - B
+            t *= take(self.inverse, part.columns, 0)
             if width > 1:
                 t *= t
                 t = in_place("sqrt", _sums(t, width))

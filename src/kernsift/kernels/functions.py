@@ -40,11 +40,6 @@ class Kernel:
         """Kernel values from `t`, in place where the array library allows it; distances may be signed."""
         return t
 
-    def of_differences(self, t: Array, inverse: Array) -> Array:
-        """Kernel values from differences `t` and reciprocal bandwidths, which can save a pass over `t`."""
-        t *= inverse
-        return self.profile(t)
-
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
@@ -54,11 +49,6 @@ class Gaussian(Kernel):
         t *= t
         return in_place("exp", in_place("negative", t))
 
-    def of_differences(self, t: Array, inverse: Array) -> Array:
-        t *= t
-        t *= -(inverse * inverse)
-        return in_place("exp", t)
-
 
 @dataclass(frozen=True)
 class Laplace(Kernel):
@@ -66,11 +56,6 @@ class Laplace(Kernel):
 
     def profile(self, t: Array) -> Array:
         return in_place("exp", in_place("negative", in_place("abs", t)))
-
-    def of_differences(self, t: Array, inverse: Array) -> Array:
-        t = in_place("abs", t)
-        t *= -inverse
-        return in_place("exp", t)
 
 
 @dataclass(frozen=True)

@@ -185,15 +185,11 @@ def _pairing_weights(y: Table, rows: np.ndarray, response_kernels: FeatureKernel
 
 def _hsic_kernel(kernels: FeatureKernels, points: list[Array], weights: list[Array]) -> Array:
     """h of the quadruples: the weights times the sums of K over the pairings, exactly 0 where all K are equal."""
-    sums = []
-    for (a, b), (u, v) in _PAIRINGS:
-        # The last pairing may overwrite the rows.
-        last = (a, b) == (0, 3)
-        pairing = kernels.matched(points[a], points[b], spend=last)
-        pairing += kernels.matched(points[u], points[v], spend=last)
-        sums.append(pairing)
-    for pairing, weight in zip(sums[1:], weights, strict=True):
-        pairing -= sums[0]
+    first, second, third = (
+        kernels.matched(points[a], points[b]) + kernels.matched(points[u], points[v]) for (a, b), (u, v) in _PAIRINGS
+    )
+    for pairing, weight in zip((second, third), weights, strict=True):
+        pairing -= first
         pairing *= namespace(pairing).astype(weight, pairing.dtype, copy=False)
-    sums[1] += sums[2]
-    return sums[1]
+    second += third
+    return second
