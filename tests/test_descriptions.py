@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,35 @@ def test_missing_values_that_are_tested_are_described() -> None:
     assert kernsift.compare(X, Y, missing="value", random_state=0)["a"].description == "more missing in Y: 33% v 0%"
     assert kernsift.compare(X, Y, missing="value", random_state=0)["b"].description.startswith("higher in Y")
     assert kernsift.compare(X, Y, missing="column", random_state=0)["a"].description.startswith("median")
+
+
+def test_missing_values_that_go_with_a_response_are_described() -> None:
+    rng = np.random.default_rng(0)
+    y, batch = rng.normal(size=600), rng.integers(0, 3, 600)
+    gone = rng.random(600) < np.where(y > 0, 0.5, 0.1)
+    X = pd.DataFrame({"a": rng.normal(size=600), "b": y + 0.5 * rng.normal(size=600)}).mask(np.c_[gone, gone])
+    two, three = np.where(y > 0, "high", "low"), np.where(y > 1, "top", np.where(y > 0, "high", "low"))
+    shares = f"{gone[y <= 0].mean():.0%} v {gone[y > 0].mean():.0%}"
+    for more in ({}, {"strata": batch}, {"given": batch}):
+        told = partial(kernsift.relate, X, missing="value", random_state=0, **more)
+        held = {"strata": " within strata", "given": " given 1 confounder"}.get("".join(more), "")
+        # Rows are weighted by what is held fixed.
+        seen = shares if not more else ""
+        assert told(two)["a"].description.startswith(f"fewer missing in y = low{held}: {seen}")
+        assert told(three)["a"].description.startswith(f"fewer missing in y = low{held}: {seen}")
+        assert told(three)["a"].description.endswith(" elsewhere")
+        assert f" where missing{held}: " in told(y)["a"].description
+        # What the values show, where that is more.
+        assert told(y)["b"].description.startswith("rises")
+        assert "missing" not in told(three)["b"].description
+    means = [float(y[rows].mean()) for rows in (gone, ~gone)]
+    linear = kernsift.relate(X[["a"]], y, missing="value", kernel="linear", random_state=0)
+    assert linear["a"].description == f"y higher where missing: mean {means[0]:.3g} v {means[1]:.3g}"
+    # Two values in three classes.
+    X["a"] = (X["a"] > 0).where(~gone).astype(float)
+    assert kernsift.relate(X, three, missing="value", random_state=0)["a"].description == (
+        f"fewer missing in y = low: {shares} elsewhere"
+    )
 
 
 def test_a_linear_kernel_sees_means() -> None:

@@ -441,7 +441,7 @@ def relate(
             return call.compute_scores(some, responses, *both, rng=call.rng, **call.options_for(subset, rows))
 
         held = None if columns is None else confounders_of(columns, keep, missing)
-        summarise = partial(summarise_response, table, target, linear=survival is not None)
+        summarise = partial(summarise_response, table, target, linear=survival is not None, gaps=missing == "value")
         return score_and_test(
             call, (table,), measure, summarise, rows=rows, held=held, missing=missing, distinct=distinct
         )

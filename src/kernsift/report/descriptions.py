@@ -80,17 +80,30 @@ class Description:
         return replace(self, where=where) if self.where else self
 
 
-def more_missing(first: np.ndarray, second: np.ndarray, found: Description, where: str) -> Description:
-    """The share of missing values, if it changed more than the location of the others; else `found`.
+def more_missing(values: np.ndarray, codes: np.ndarray, classes: Sequence[str], found: Description) -> Description:
+    """The class whose share of missing values changed most, if it changed more than the other values; else `found`.
 
-    `first` and `second` are one column each, with NaN where a value is missing.
+    `values` is one column with NaN where a value is missing, `codes` are the classes of its rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0] + [np.nan] * 8)
+    >>> more_missing(values, np.repeat([0, 1], 8), ["a", "b"], Description()).text
+    'more missing in b: 100% v 0%'
     """
-    pooled, label = pooled_samples(first, second)
-    gone = np.isnan(pooled)
-    if not share_contrast(gone, pooled, label):
+    used, gone = np.unique(codes), np.isnan(values)
+    two = len(used) == 2
+    chosen = used[1:] if two else used
+    sizes = [share_contrast(gone, values, codes == one) for one in chosen]
+    at = int(np.argmax(sizes))
+    # Of two classes `found` is about the same two, and has been compared.
+    if sizes[at] <= (0.0 if two else found.size):
         return found
-    a, b = float(gone[label].mean()), float(gone[~label].mean())
-    return replace(found, change=f"{more_or_fewer(a, b)} missing", where=where, detail=percent_versus(a, b))
+    inside = codes == chosen[at]
+    a, b = float(gone[inside].mean()), float(gone[~inside].mean())
+    detail = percent_versus(a, b) + ("" if two else " elsewhere")
+    return replace(found, change=f"{more_or_fewer(a, b)} missing", where=classes[chosen[at]], detail=detail)
 
 
 def describe_numbers(
@@ -114,7 +127,7 @@ def describe_numbers(
         averages = float(second.mean()), float(first.mean())
         change = scale.higher if averages[0] > averages[1] else scale.lower
         detail = f"mean {versus(*averages, scale)}"
-        return Description(change, where, detail, detail, medians)
+        return Description(change, where, detail, detail, medians, size=standardised(pooled, label) ** 2)
     values = np.unique(pooled)
     if len(values) == 2:
         share = [float((sample == values[1]).mean()) for sample in (second, first)]

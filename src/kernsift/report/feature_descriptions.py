@@ -9,7 +9,7 @@ import numpy as np
 
 from kernsift.data.tables import Table
 from kernsift.estimators.pairs import Pair
-from kernsift.report.contrasts import DescribedFeature
+from kernsift.report.contrasts import SEARCH_PENALTY, DescribedFeature
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
 from kernsift.report.held_fixed import AdjustedRows, has_common_value
 from kernsift.report.number_format import scale_of
@@ -65,9 +65,10 @@ def _describe_classes(
     def describe(values: np.ndarray, codes: np.ndarray, seen: DescribedFeature = seen) -> Description:
         there = present_rows(values) & ~np.isnan(codes)
         found = _describe_values(values[there], codes[there], classes, seen)
-        if gaps and seen.levels is None and values.shape[1] == 1 and len(classes) == 2:
-            return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, classes[-1])
-        return found
+        if not gaps or seen.levels is not None or values.shape[1] > 1:
+            return found
+        known = ~np.isnan(codes)
+        return more_missing(values[known, 0], codes[known].astype(np.intp), classes, found)
 
     found, tried = describe(values, codes), []
     if adjusted is None:
@@ -89,6 +90,7 @@ def describe_against(
     *,
     means: bool,
     linear: bool,
+    gaps: bool,
     adjusted: AdjustedRows | None,
     views: np.ndarray | None,
 ) -> Description:
@@ -100,24 +102,37 @@ def describe_against(
     if response.levels is not None:
         named = [f"{abbreviated(response.name, LONGEST_RESPONSE)} = {level}" for level in response.levels]
         found = _describe_classes(
-            columns, target, named, DescribedFeature(own, scale, means, view.feature), adjusted, j
+            columns, target, named, DescribedFeature(own, scale, means, view.feature), adjusted, j, gaps
         )
         return replace(found, medians=())
 
-    def by_level(numbers: np.ndarray, codes: np.ndarray, single_values: bool = True) -> Description:
-        there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
+    def by_level(numbers: np.ndarray, codes: np.ndarray, levels: Sequence[str], single_values: bool) -> Description:
+        there = ~np.isnan(numbers) & ~np.isnan(codes)
         seen = DescribedFeature(None, response_scale, means or linear, single_values=single_values)
-        return _describe_values(numbers[there], codes[there], own or (), seen, response.name)
+        return _describe_values(numbers[there, None], codes[there], levels, seen, response.name)
 
-    if own is not None:
-        found = by_level(target[:, None], columns[:, 0])
+    def in_levels(codes: np.ndarray, levels: Sequence[str]) -> Description:
+        found = by_level(target, codes, levels, True)
         if adjusted is None:
             return found
         numbers = adjusted.target
-        rows = adjusted.chosen(columns[:, 0], numbers)
+        rows = adjusted.chosen(codes, numbers)
         if not len(rows):
             return found
-        return replace(by_level(numbers[rows, None], columns[rows, 0], single_values=False), held=adjusted.words)
+        return replace(by_level(numbers[rows], codes[rows], levels, False), held=adjusted.words)
+
+    if own is not None:
+        return in_levels(columns[:, 0], own)
+
+    def or_where_missing(found: Description) -> Description:
+        """The response where the feature is missing, if that differs more from the rest than along its values."""
+        gone = (~present_rows(columns)).astype(float)
+        if not gaps or columns.shape[1] > 1 or gone.min() == gone.max():
+            return found
+        other = in_levels(gone, ("present", "missing"))
+        if not other.change or other.size - SEARCH_PENALTY <= found.size:
+            return found
+        return replace(other, change=f"{other.change} where missing", where="")
 
     def along(values: np.ndarray, numbers: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(numbers)
@@ -130,13 +145,13 @@ def describe_against(
         return found if response.label == response.name else _if_component_shows(found)
 
     if adjusted is None:
-        return along(columns, target)
+        return or_where_missing(along(columns, target))
     # Two values are two classes, which are weighted to be comparable; more values are aligned.
     two_valued = columns.shape[1] == 1 and len(np.unique(columns[present_rows(columns)])) == 2
     rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), adjusted.target)
     tried = [columns] if two_valued else adjusted.columns(j, view.feature, classes=False)
     best = max((along(values[rows], adjusted.target[rows]) for values in tried), key=lambda one: one.size)
-    return replace(best, held=adjusted.words)
+    return or_where_missing(replace(best, held=adjusted.words))
 
 
 def _describe_values(

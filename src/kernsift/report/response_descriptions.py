@@ -17,6 +17,7 @@ from kernsift.report.contrasts import (
     main_contrast,
     polynomial_contrasts,
     search_allowance,
+    standardised,
 )
 from kernsift.report.descriptions import Description
 from kernsift.report.number_format import (
@@ -72,9 +73,9 @@ def describe_by_level(
         shares = np.array([(group == distinct[1]).mean() for group in groups])
         top, bottom = levels[used[shares.argmax()]], levels[used[shares.argmin()]]
         high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
-        return Description(
-            start, "", f"{scale.exact(distinct[1])} most often in {top} ({high}), least in {bottom} ({low})"
-        )
+        detail = f"{scale.exact(distinct[1])} most often in {top} ({high}), least in {bottom} ({low})"
+        upper = (values == distinct[1]).astype(float)
+        return Description(start, "", detail, size=max(standardised(upper, codes == level) ** 2 for level in used))
     sizes = []
     for degree in polynomial_contrasts(values, view):
         variance = float(degree.var())

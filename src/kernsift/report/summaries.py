@@ -144,10 +144,11 @@ def summarise_response(
     *,
     means: bool = False,
     linear: bool = False,
+    gaps: bool = False,
     held: HeldFixed | None = None,
     views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each feature against the response; `held` and `views` are as in `summarise_samples`.
+    """Each feature against the response; `gaps`, `held` and `views` are as in `summarise_samples`.
 
     With `linear` the test sees means of the response, as it does of log-rank scores, and any shape of the feature.
     """
@@ -166,7 +167,7 @@ def summarise_response(
         compared = known[:, None] if levels is None else np.eye(len(levels))[known.astype(np.intp)]
         adjusted = AdjustedRows(table, compared, held.take(places))
     given = table, ShownResponse(target, name, label, levels, origin)
-    describe = partial(describe_against, *given, means=means, linear=linear, adjusted=adjusted, views=views)
+    describe = partial(describe_against, *given, means=means, linear=linear, gaps=gaps, adjusted=adjusted, views=views)
     return _summaries(partial(response_picture, *given), describe, table.d, (name,), _kind_counts(X))
 
 
