@@ -267,6 +267,23 @@ CONTAINERS = [
     Odd("polars", twice(lambda v: pl.DataFrame(v, schema=NAMES)), same),
     Odd("pyarrow", twice(lambda v: pa.table({n: v[:, i] for i, n in enumerate(NAMES)})), same),
     Odd("pyarrow record batch", twice(lambda v: pa.record_batch({n: v[:, i] for i, n in enumerate(NAMES)})), same),
+    Odd(
+        "pyarrow with the index of a frame, in one of two tables",
+        pair(pa.Table.from_pandas(XF.set_index(np.arange(ROWS) % 4)), pa.Table.from_pandas(YF)),
+        same,
+    ),
+    Odd(
+        "polars with an index of text that pandas stored",
+        twice(
+            lambda v: pl.DataFrame(v, schema=NAMES).with_columns(pl.Series("__index_level_0__", [*"0123456789"] * 3))
+        ),
+        same,
+    ),
+    Odd(
+        "a stream of Arrow data",
+        pair(pa.table({"a": X[:, 0]}).to_reader(), pa.table({"a": Y[:, 0]}).to_reader()),
+        r"^X: a table in memory is needed, got a stream.*RecordBatchReader.*pass pyarrow.table\(X\)",
+    ),
     Odd("pandas beside polars", pair(XF, pl.DataFrame(Y, schema=NAMES)), same),
     Odd("frame beside array", pair(XF, Y), same),
     Odd("nullable integers", twice(lambda v: _nullable(v, "Int64")), same),

@@ -6,6 +6,7 @@ Arrays of other libraries than NumPy stay there, on their device.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,6 +22,8 @@ from kernsift.data.columns.columns import Columns
 from kernsift.exceptions import InputError, check_unique, quoted
 from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, to_numpy
 
+# The labels of rows, as pandas calls them in Arrow tables and files: no column of its data frame.
+_STORED_INDEX = re.compile(r"__index_level_\d+__")
 LARGEST_DENSE = 50_000_000
 """A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
 _PLAIN_NUMBERS = (
@@ -95,6 +98,9 @@ def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) 
 
 def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
     """Columns of plain numbers are copied together, the others one by one."""
+    kept = [name for name in frame.columns if not _STORED_INDEX.fullmatch(str(name))]
+    if 0 < len(kept) < len(frame.columns):
+        frame = frame.select(kept)
     names = tuple(str(name) for name in frame.columns)
     types = list(frame.schema.values())
     plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]
@@ -140,6 +146,11 @@ def _array(data: Any, argument: str) -> np.ndarray:
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
         raise InputError(
             f"{argument}: a table is needed, got a {type(data).__name__} of dicts; pass a data frame of it."
+        )
+    if hasattr(data, "__arrow_c_stream__"):  # it may be read only once, as a reader of record batches
+        raise InputError(
+            f"{argument}: a table in memory is needed, got a stream of Arrow data ({type(data).__name__}); pass "
+            f"pyarrow.table({argument})."
         )
     try:
         array = data if isinstance(data, np.ma.MaskedArray) else plain_array(data)
