@@ -270,6 +270,19 @@ def test_missing_values_that_go_with_a_response_are_described() -> None:
     )
 
 
+def test_two_medians_without_a_direction_name_the_level_of_the_first() -> None:
+    rng = np.random.default_rng(0)
+    y, arm = rng.normal(size=200), np.repeat(["drug", "none"], 100)
+    X = pd.DataFrame({"arm": arm, "x": rng.normal(size=200)})
+    with_numbers, with_classes = relate(X[["arm"]], y, random_state=0), relate(X[["x"]], arm, random_state=0)
+    assert not (with_numbers.rejected.any() or with_classes.rejected.any())
+    of_y, of_x = (f"median {np.median(v[100:]):.3g} v {np.median(v[:100]):.3g}" for v in (y, X["x"].to_numpy()))
+    assert with_numbers["arm"].description == f"in 'none': {of_y}"
+    assert with_classes["x"].description == f"in y = none: {of_x}"
+    # Samples are named below the table.
+    assert compare(X.iloc[:100, 1:], X.iloc[100:, 1:], random_state=0)["x"].description == of_x
+
+
 def test_a_linear_kernel_sees_means() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + 1

@@ -104,7 +104,8 @@ def describe_against(
         found = _describe_classes(
             columns, target, named, DescribedFeature(own, scale, means, view.feature), adjusted, j, gaps
         )
-        return replace(found, medians=())
+        there = present_rows(columns) & ~np.isnan(target)
+        return replace(_naming_level(found, target[there], named), medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray, levels: Sequence[str], single_values: bool) -> Description:
         there = ~np.isnan(numbers) & ~np.isnan(codes)
@@ -112,7 +113,10 @@ def describe_against(
         return _describe_values(numbers[there, None], codes[there], levels, seen, response.name)
 
     def in_levels(codes: np.ndarray, levels: Sequence[str]) -> Description:
-        found = by_level(target, codes, levels, True)
+        quoted = [f"'{level}'" for level in levels]
+        found = _naming_level(
+            by_level(target, codes, levels, True), codes[~np.isnan(codes) & ~np.isnan(target)], quoted
+        )
         if adjusted is None:
             return found
         numbers = adjusted.target
@@ -180,6 +184,13 @@ def _describe_values(
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
     found = describe_by_level(first_component(values, "")[0], codes, classes, what, seen)
     return found if values.shape[1] == 1 else _along_component(found)
+
+
+def _naming_level(found: Description, codes: np.ndarray, levels: Sequence[str]) -> Description:
+    """The description with the name of the second of two levels before the medians or shares of both."""
+    if not found.typical:
+        return found
+    return replace(found, typical=f"in {levels[int(codes.max())]}: {found.typical}")
 
 
 def _along_component(found: Description) -> Description:
