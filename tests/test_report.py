@@ -435,6 +435,26 @@ def test_numbers_that_are_large_beside_their_spread_are_drawn() -> None:
         assert all(float(name.replace(",", "")) == pytest.approx(1.7e9, abs=30.0) for _, name in names)
 
 
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        (1e-5, "2e-5"),
+        (1e-3, "0.002"),
+        (1e3, "2,000"),
+        (1e4, "20,000"),
+        (1e5, "200,000"),
+        (1e6, "2,000,000"),
+        (1e9, "2e9"),
+    ],
+)
+def test_ticks_are_written_as_the_numbers_of_a_description_are(scale: float, expected: str) -> None:
+    values = scale * np.linspace(0.5, 3.5, 400)[:, None]
+    drawn = draw_picture(kernsift.compare(values[:200], values[200:], random_state=0).pictures[0])
+    names = re.findall(r'text-anchor="middle">([^<]+)</text>', drawn)
+    assert expected in names
+    assert not any(re.search(r"e\+|e-?0", name) for name in names)
+
+
 def test_names_of_ticks_lie_inside_the_picture() -> None:
     """The first tick of numbers that begin at 1,000,000,000 is at the left end of the axis."""
     values = 1e9 + np.linspace(0.0, 600.0, 400)[:, None]

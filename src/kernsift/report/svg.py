@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
+from kernsift.report.number_format import format_number
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, range_without_outliers
 from kernsift.report.text import abbreviations, p_name
 
@@ -345,11 +346,7 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 
 def _number(value: float) -> str:
     size = abs(value)
-    if size < 1e-300:
-        return "0"
-    if size >= 1e5 or size < 1e-3:
-        return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace(".0e", "e")
-    return f"{value:.4g}"
+    return "0" if size < 1e-300 else format_number(value, 4 if size < 1e7 else 3)
 
 
 def _percent(value: float) -> str:
