@@ -252,6 +252,7 @@ TEXT = [
     File("UTF-16 cut in two", "t.csv", text().encode("utf-16")[:-1], "is no UTF-16.* text.*--encoding"),
     File("UTF-32 with a mark", "t.csv", text().encode("utf-32"), same),
     File("latin-1", "t.csv", text(XF.assign(é=1)).encode("latin-1"), "is no UTF-8 text .*0xe9 in line 1.*--encoding latin"),
+    File("text of Windows", "t.csv", text(XF.assign(é="5 €")).encode("cp1252"), "is no UTF-8 text .*0xe9 in line 1.*--encoding cp1252 if it is text of Windows"),
     File("latin-1, told", "t.csv", text(XF.assign(é=1)).encode("latin-1"), same, ("--encoding", "latin-1", "--exclude", "é")),
     File("latin-1 in gzip, told", "t.csv.gz", gzip.compress(text(XF.assign(é=1)).encode("latin-1")), same, ("--encoding", "latin-1", "--exclude", "é")),
     File("unknown encoding", "t.csv", text(), "--encoding: 'martian' is unknown; utf-8", ("--encoding", "martian")),

@@ -137,9 +137,12 @@ class TextTable(NamedTuple):
             if not isinstance(error, UnicodeDecodeError):
                 raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
             byte = error.object[error.start]
+            # Text of Windows has the sign of the euro and typographic quotes where Latin-1 has control characters.
+            windows = any(0x80 <= one < 0xA0 for one in error.object[error.start :])
+            code, called = ("cp1252", "text of Windows") if windows else ("latin-1", "Latin-1")
             raise InputError(
                 f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
-                "UTF-8, or pass pandas.read_csv(path, encoding='latin-1') if it is Latin-1."
+                f"UTF-8, or pass pandas.read_csv(path, encoding='{code}') if it is {called}."
             ) from None
 
 
