@@ -352,11 +352,7 @@ def _counted_statistic(
     counted: StratifiedCounts, one: CountedFactor, target: ResponseView, sums: Array, spread: float
 ) -> FittedStatistic:
     """T of features with factors on their points, and its law."""
-    xp, strata, traces = namespace(one.factor), counted.rows.strata, counted.traces(one)
-    # What is left of features that are constant within strata is rounding error.
-    varies = asarray_like((traces > 0).any(axis=1).astype(float), one.factor)
-    factor, weighted, totals = (part * varies[:, None, None] for part in one)
-    one = CountedFactor(factor, weighted, totals)
+    xp, strata = namespace(one.factor), counted.rows.strata
     sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
     within = counted.unweighted_scatter(one)
     size = to_numpy(xp.sum(within * within, axis=(1, 2)))
@@ -365,9 +361,9 @@ def _counted_statistic(
     share = target.sizes / spread
     sd = np.sqrt(2.0 * (known**2).sum(axis=1) * (share**2).sum())
     third = 8.0 * (known**3).sum(axis=1) * (share**3).sum()
-    means = traces @ (strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1))
+    means = one.traces @ (strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1))
     statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
-    return _with_law(one.factor, sizes, cross, target, size, traces, strata, (statistic, means, sd, third))
+    return _with_law(one.factor, sizes, cross, target, size, one.traces, strata, (statistic, means, sd, third))
 
 
 def _with_law(

@@ -84,11 +84,12 @@ class RowCodes(NamedTuple):
 
 
 class CountedFactor(NamedTuple):
-    """Factors (b, m, G) of features on their points, the same weighted by r_b, and their sums (b, m, S) by stratum."""
+    """Factors of features on their points, and what their scatter within strata needs."""
 
-    factor: Array
-    weighted: Array
-    sums: Array
+    factor: Array  # (b, m, G); 0 for features that are constant within strata
+    weighted: Array  # (b, m, G) the same, weighted by rows times r_b
+    sums: Array  # (b, m, S) sums by stratum
+    traces: np.ndarray  # (b, S) traces of the scatter in each stratum; exactly 0 where the feature is constant there
 
 
 class StratifiedCounts(NamedTuple):
@@ -99,6 +100,7 @@ class StratifiedCounts(NamedTuple):
     rows : what they are counted by.
     codes : (b, n) the points of the rows of the table.
     counts : (b, G, S) rows of each stratum at each point.
+    totals : (b, G) rows at each point, of all strata.
     joint : (b, G, C) rows of each response at each point; None where these are not counted together.
     shares : (S,) r_b, what the response varies in each stratum.
     """
@@ -106,6 +108,7 @@ class StratifiedCounts(NamedTuple):
     rows: RowCodes
     codes: Array | SparseCodes
     counts: Array
+    totals: Array
     joint: Array | None
     shares: np.ndarray
 
@@ -115,12 +118,12 @@ class StratifiedCounts(NamedTuple):
         assert known.joint is not None
         shares = rows.strata.sums((target * target).sum(axis=0)) / (rows.strata.sizes - 1)
         counts, joint = known.joint[:, :, : rows.cell_count - 1], None
+        # Products are faster than sums over a short axis.
         if rows.together:
-            # Products are faster than sums over a short axis.
             strata, responses = np.eye(len(shares)), np.eye(rows.responses)
             joint = counts @ asarray_like(np.tile(responses, (len(shares), 1)), counts)
             counts = counts @ asarray_like(np.repeat(strata, rows.responses, axis=0), counts)
-        return cls(rows, known.codes, counts, joint, shares)
+        return cls(rows, known.codes, counts, counts @ asarray_like(np.ones(len(shares)), counts), joint, shares)
 
     def points(self, rows: np.ndarray | None) -> Tabulation:
         """The points of the features, with the codes of some sorted rows, or of all."""
@@ -128,7 +131,7 @@ class StratifiedCounts(NamedTuple):
         order = order if rows is None else order[rows]
         sparse = isinstance(self.codes, SparseCodes)
         codes = np.asarray(self.codes.at(order)) if sparse else take(self.codes, order, 1)
-        return Tabulation(namespace(self.counts).sum(self.counts, axis=2), None, codes)
+        return Tabulation(self.totals, None, codes)
 
     def response_sums(self, targets: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> dict[str, Array]:
         """(b, G, p) sums of factors (p, N) of the response over the rows of each point.
@@ -159,8 +162,17 @@ class StratifiedCounts(NamedTuple):
 
     def counted(self, factor: Array) -> CountedFactor:
         """A factor (b, m, G) with what its scatter within strata needs."""
+        xp, sums = namespace(factor), factor @ self.counts
+        squares = to_numpy((xp.sum(factor * factor, axis=1)[:, None, :] @ self.counts)[:, 0, :])
+        traces = squares - to_numpy(xp.sum(sums * sums, axis=1)) / self.rows.strata.sizes
+        # What is left of features that are constant within a stratum is rounding error.
+        traces = np.where(traces > ROUNDING * squares, traces, 0.0)
+        varies = (traces > 0).any(axis=1)
+        if not varies.all():
+            kept = asarray_like(varies.astype(float), factor)[:, None, None]
+            factor, sums = factor * kept, sums * kept
         rows = self.counts @ asarray_like(self.shares, self.counts)
-        return CountedFactor(factor, factor * rows[:, None, :], factor @ self.counts)
+        return CountedFactor(factor, factor * rows[:, None, :], sums, traces)
 
     def scatter(self, one: CountedFactor, other: CountedFactor) -> Array:
         """(b, m, q) sums over strata of r_b S_b."""
@@ -170,17 +182,9 @@ class StratifiedCounts(NamedTuple):
 
     def unweighted_scatter(self, one: CountedFactor) -> Array:
         """(b, m, m) sums over strata of S_b."""
-        xp = namespace(one.sums)
+        turned = namespace(one.sums).matrix_transpose
         means = one.sums / asarray_like(self.rows.strata.sizes.astype(float), one.sums)
-        whole = one.factor * xp.sum(self.counts, axis=2)[:, None, :]
-        return whole @ xp.matrix_transpose(one.factor) - means @ xp.matrix_transpose(one.sums)
-
-    def traces(self, one: CountedFactor) -> np.ndarray:
-        """(b, S) traces of the scatter in each stratum; 0 for rounding errors where the feature is constant."""
-        xp = namespace(one.sums)
-        squares = to_numpy((xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :])
-        found = squares - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.rows.strata.sizes
-        return np.where(found > ROUNDING * squares, found, 0.0)
+        return (one.factor * self.totals[:, None, :]) @ turned(one.factor) - means @ turned(one.sums)
 
     def carried_by_few_rows(self, one: CountedFactor, target: np.ndarray) -> np.ndarray:
         """(b,) whether the moments of V are not those of features with this factor and a response with one of (p, N).
@@ -189,8 +193,8 @@ class StratifiedCounts(NamedTuple):
         """
         xp = namespace(one.factor)
         diagonal, response = xp.sum(one.factor * one.factor, axis=1), (target * target).sum(axis=0)
-        squares = to_numpy(xp.sum(diagonal * diagonal * xp.sum(self.counts, axis=2), axis=1))
-        trace = self.traces(one).sum(axis=1)
+        squares = to_numpy(xp.sum(diagonal * diagonal * self.totals, axis=1))
+        trace = one.traces.sum(axis=1)
         share = squares / np.where(trace > 0, trace, np.inf) ** 2
         return np.asarray(len(response) * share * (response**2).sum() > _LEFT_OUT * response.sum() ** 2)
 
