@@ -94,6 +94,25 @@ def test_pairs_with_ties_have_the_exact_p_value() -> None:
     assert found.pvalues[0] == pytest.approx(0.07763671875)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("strata", [6, 16, 60, 150])
+def test_differences_of_decimal_numbers_tie_as_those_of_whole_ones(strata: int, size: int, kernel: str) -> None:
+    """Differences such as 0.3 - 0.2 and 0.2 - 0.1 are equal but for rounding errors."""
+    rng = np.random.default_rng(strata)
+    stratum = np.repeat(np.arange(strata), size)
+    whole = rng.integers(0, 30, (strata, 3)).repeat(size, axis=0) + rng.integers(0, 8, (strata * size, 3)).astype(float)
+    whole[rng.random(whole.shape) < 0.1] = np.nan
+    label = rng.permuted(np.tile(np.arange(size), (strata, 1)), axis=1).ravel() > 0
+    whole += label[:, None]
+
+    def pvalues(values: np.ndarray) -> np.ndarray:
+        return relate(values, label, strata=stratum, kernel=kernel, random_state=0).all_pvalues
+
+    for values in (whole / 10, whole / 100 + 7.3, 3.7 * whole):
+        np.testing.assert_allclose(pvalues(values), pvalues(whole), rtol=1e-6)
+
+
 def test_columns_that_vary_in_few_strata_have_the_exact_p_value() -> None:
     """R: oneway_test(x ~ g | b, distribution = "exact"), p = 0.024 (coin).
 

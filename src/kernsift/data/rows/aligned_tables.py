@@ -19,6 +19,9 @@ _MIDMEAN, _QUARTILES = 1.2, 1.349
 _CHANCE = 2.0
 # A numeric column with at most this many different values among some of its rows is discrete, and is not aligned.
 _DISCRETE, _SAMPLED_ROWS = 16, 512
+# Aligned values that agree in this share of the digits of a column are ties: locations of pairs are means, so that
+# equal differences of decimal numbers would differ by rounding errors.
+_DIGITS = 0.8
 # The most rows of a stratum that its location is computed from.
 _ENOUGH = 256
 # Numbers of one array of aligned columns, more on a device; and rows that are aligned while they are in the cache.
@@ -41,7 +44,8 @@ class AlignedTable(Table):
     1961).
 
     Discrete columns stay as they are: their values, and not the distances between these, are what strata have in
-    common. With `every`, as for pairs, all columns are aligned, and nothing is shrunk.
+    common. With `every`, as for pairs, all columns are aligned, nothing is shrunk, and values that differ by rounding
+    errors are equal.
     """
 
     def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
@@ -110,18 +114,23 @@ class _StratumLocations:
         self._table, self._rows, self._every = table, rows, every
         strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
         self._known, self._found = np.zeros(columns, dtype=bool), np.zeros((strata, columns))
+        self._steps = np.zeros(columns)  # aligned values are rounded to multiples of these; 0 for no rounding
 
     def subtracted(self, values: Array, columns: slice | np.ndarray, rows: slice | np.ndarray | None) -> Array:
         """Values (rows, columns) less the locations of their strata."""
         stratum = self._rows.stratum
         assert stratum is not None
         found, own = self.of(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
+        steps = self._steps[columns].astype(found.dtype)
         if isinstance(values, np.ndarray):
             out = np.empty_like(values)
             for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
                 np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
+                if steps.any():
+                    out[some] = _rounded(out[some], steps)
             return out
-        return values - take(asarray_like(found, values), own, 0)
+        out = values - take(asarray_like(found, values), own, 0)
+        return _rounded(out, asarray_like(steps, values)) if steps.any() else out
 
     def of(self, columns: slice | np.ndarray) -> np.ndarray:
         """(S, columns) locations of value columns; 0 for those that are not aligned."""
@@ -175,7 +184,12 @@ class _StratumLocations:
             self._found[np.ix_(run, columns)] = found
             spread += n * ranges.sum(axis=0)
             first += n * len(run)
-        if not self._every:
+        if self._every:
+            largest = to_numpy(namespace(values).abs(values))
+            largest = np.where(np.isnan(largest), 0.0, largest).max(axis=0)
+            digits = int(_DIGITS * (np.finfo(largest.dtype).nmant + 1))
+            self._steps[columns] = np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - digits), 0.0)
+        else:
             variance = (spread / len(order) / _QUARTILES) ** 2
             self._found[:, columns] = _shrunk(self._found[:, columns], _MIDMEAN * variance / sizes[:, None])
 
@@ -187,6 +201,12 @@ class _StratumLocations:
         place = place + len(sizes) * np.repeat(np.arange(b), stored.counts)
         signs = [np.bincount(place[some], minlength=b * len(sizes)) for some in (stored.values > 0, stored.values < 0)]
         return np.asarray((np.maximum(*signs).reshape(b, -1) > sizes // 4).any(axis=1))
+
+
+def _rounded(values: Array, steps: Array) -> Array:
+    """Values (n, p) rounded to multiples of the steps (p,) of their columns; as they are where these are 0."""
+    xp = namespace(values)
+    return xp.where(steps > 0, xp.round(values / xp.where(steps > 0, steps, 1.0)) * steps, values)
 
 
 def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:
