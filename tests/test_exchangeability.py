@@ -26,7 +26,7 @@ from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, comp
 from kernsift.cli import main
 from kernsift.data.inputs import as_table
 from kernsift.data.rows.aligned_tables import AlignedSparseTable, aligned
-from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.rows.exchangeability import Exchangeability, _association
 from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted import estimator as restricted
 from kernsift.estimators.restricted import stratified_counts
@@ -818,13 +818,13 @@ def test_the_smallest_possible_p_value_is_noted() -> None:
 
 
 def test_notes_on_one_row_have_the_singular() -> None:
-    rng, unit = np.random.default_rng(0), np.append(np.repeat(np.arange(8), 2), 8)
-    X, label = rng.normal(size=(17, 2)), unit % 2
+    rng, unit = np.random.default_rng(0), np.append(np.repeat(np.arange(8), 2), 0)
+    X, label = rng.normal(size=(17, 2)), (unit >= 2).astype(int)
     strata = np.where(np.arange(17) < 16, "a", "b")
     notes = relate(X, label, strata=strata, random_state=0).notes
     assert "The response is constant in 1 of 2 strata ('b'); its 1 row carries no information." in notes
-    notes = relate(X[:15], label[:15], unit=unit[:15], random_state=0).notes
-    assert "unit: 1 of 15 rows is left out at random" in " ".join(notes)
+    notes = relate(X, label, unit=unit, random_state=0).notes
+    assert "unit: 1 of 17 rows is left out at random" in " ".join(notes)
 
 
 def test_a_design_that_cannot_reject_is_warned_about() -> None:
@@ -1212,6 +1212,41 @@ def test_the_command_line_takes_the_columns(tmp_path: Path, capsys: pytest.Captu
     pvalues = [one["pvalue"] for one in found["features"]]
     np.testing.assert_allclose(pvalues, expected.pvalues, rtol=1e-9)
     assert any("12 units in 3 strata" in note for note in found["notes"])
+
+
+def test_sizes_of_units_that_the_label_does_not_change_leave_nothing_out() -> None:
+    """Then the rows of all units are used: p-values depend neither on the seed nor on the order of rows."""
+    rng = np.random.default_rng(3)
+    label, sizes = np.repeat([0, 1], [14, 10]), np.append(np.arange(2, 16), np.arange(3, 13))
+    unit = np.repeat(np.arange(24), sizes)
+    assert not Exchangeability(label[unit], None, unit).evened(rng).left_out
+    X, order = rng.normal(size=(24, 5))[unit] + rng.normal(size=(len(unit), 5)), rng.permutation(len(unit))
+    one = relate(X, label[unit], unit=unit, random_state=0)
+    other = relate(X[order], label[unit][order], unit=unit[order], random_state=1)
+    np.testing.assert_allclose(other.all_pvalues, one.all_pvalues, rtol=1e-9)
+    in_a, in_b = (label[unit] == one for one in (0, 1))
+    pair = compare(X[in_b], X[in_a], unit=(unit[in_b], unit[in_a]), random_state=2)
+    np.testing.assert_allclose(pair.all_pvalues, one.all_pvalues, rtol=1e-9)
+
+
+@pytest.mark.parametrize("strata", [[0] * 10, [0] * 4 + [1] * 6])
+def test_the_association_of_noise_and_class_has_the_level_of_all_permutations(strata: list[int]) -> None:
+    """The p-value decides at 0.3: among all orders of classes within strata it is at most 0.3 in about that share."""
+    stratum, classes = np.array(strata), np.array([0, 0, 1, 1, 0, 0, 0, 1, 1, 1])
+    noise = 1.0 / np.array([3, 8, 5, 13, 2, 21, 9, 4, 17, 6])
+    first = (
+        combinations(range(10), 5)
+        if not any(strata)
+        else ((*one, *other) for one in combinations(range(4), 2) for other in combinations(range(4, 10), 3))
+    )
+    found = []
+    for chosen in first:
+        order = np.ones(10, dtype=int)
+        order[list(chosen)] = 0
+        found.append(_association(noise, order, stratum))
+    assert len(found) == (120 if any(strata) else 252)
+    assert 0.25 <= np.mean(np.array(found) <= 0.3) <= 0.4
+    assert _association(noise, classes, stratum) == pytest.approx(_association(3 * noise, 1 - classes, stratum))
 
 
 def test_row_labels_in_another_order_are_noted() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import chdtrc
 
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import to_numpy
@@ -15,6 +16,8 @@ from kernsift.execution.notes import add_note
 _SMALL = 4
 # Noise of units may differ between classes by this factor, and change the mean of T by this share.
 _UNEVEN, _BIAS = 1.1, 0.05
+# P-value above which noise and classes count as unrelated.
+_UNRELATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -117,14 +120,15 @@ class Exchangeability:
         The mean of few rows is noisier than that of many. Where noise depends on the label, units are not exchangeable
         even if nothing else differs. So within each stratum the largest unit of each class keeps as many rows as the
         smallest of these largest units has, and so on down the order of sizes. Nothing is left out where noise depends
-        little on the class. A note has the number of rows, unless they are not the `whole` table but those of some
-        features.
+        little on the class, or no more than by chance: units whose sizes have nothing to do with the label are
+        exchangeable. A note has the number of rows, unless they are not the `whole` table but those of some features.
         """
         if self.unit is None:
             return self
         sizes, strata = self.unit_sizes, np.unique(self.strata_of_units, return_inverse=True)[1].ravel()
         classes = _classes(self.responses, strata)
-        if not _is_uneven(1.0 / sizes, classes, strata):
+        noise = 1.0 / sizes
+        if not _is_uneven(noise, classes, strata) or _association(noise, classes, strata) > _UNRELATED:
             return self
         keep = sizes.copy()
         for one in range(strata.max() + 1):
@@ -166,19 +170,53 @@ def _is_uneven(noise: np.ndarray, classes: np.ndarray, strata: np.ndarray) -> bo
     """Whether the noise of units (U,) depends on their class, other strata having other noise.
 
     It does where the noise of a class, compared with that of its strata, differs from that of another. It also does
-    where classes that are rare in their strata have more noise, be they different ones in different strata: T is |sum
-    of g f|^2 with centred indicators g of classes, which are longest for rare ones, so that its mean is larger then.
+    where classes that are rare in their strata have more noise, be they different ones in different strata (see
+    `_lengths`): the mean of T is larger then.
     """
-    rows = np.bincount(strata)
+    rows, length = np.bincount(strata), _lengths(classes, strata)
     usual = (np.bincount(strata, noise) / rows)[strata]
     by_class = np.bincount(classes, noise)[classes] / np.bincount(classes, usual)[classes]
-    table = np.zeros((len(rows), classes.max() + 1))
-    np.add.at(table, (strata, classes), 1.0)
-    share = table / rows[:, None]
-    length = (1.0 + (share**2).sum(axis=1))[strata] - 2.0 * share[strata, classes]
     mean = (np.bincount(strata, length) / rows)[strata]
     bias = ((length - mean) * noise).sum() / max((mean * noise).sum(), 1e-300)
     return bool(by_class.max() > _UNEVEN * by_class.min() or abs(bias) > _BIAS)
+
+
+def _lengths(classes: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """(U,) squared lengths of centred indicators g of classes, which are longest for rare ones; T is |sum of g f|^2."""
+    table = np.zeros((strata.max() + 1, classes.max() + 1))
+    np.add.at(table, (strata, classes), 1.0)
+    share = table / np.bincount(strata)[:, None]
+    found: np.ndarray = (1.0 + (share**2).sum(axis=1))[strata] - 2.0 * share[strata, classes]
+    return found
+
+
+def _association(noise: np.ndarray, classes: np.ndarray, strata: np.ndarray) -> float:
+    """The p-value of a dependence of the noise of units (U,) on their class, or on how rare this is, within strata.
+
+    The statistic is the squared length of the sums of products of noise, less its mean in the stratum, with indicators
+    of classes and with their `_lengths`. In the metric of the covariance of these sums over permutations within strata
+    it is chi-squared in the limit (Strasser and Weber 1999).
+
+    Examples
+    --------
+    Four units of one class have 10 rows, four of the other 100; then sizes that are the same in both classes:
+
+    >>> classes, strata = np.repeat([0, 1], 4), np.zeros(8, dtype=int)
+    >>> round(_association(np.repeat([0.1, 0.01], 4), classes, strata), 3)
+    0.008
+    >>> round(_association(np.tile([0.1, 0.01], 4), classes, strata), 3)
+    1.0
+    """
+    rows = np.bincount(strata)
+    columns = np.column_stack([np.equal.outer(classes, np.arange(classes.max() + 1)), _lengths(classes, strata)])
+    both = np.column_stack([noise, columns])
+    for column in both.T:
+        column -= (np.bincount(strata, column) / rows)[strata]
+    noise, columns = both[:, 0], both[:, 1:]
+    variance = np.bincount(strata, noise**2) / np.maximum(rows - 1, 1)
+    values, vectors = np.linalg.eigh((columns * variance[strata, None]).T @ columns)
+    kept, sums = values > 1e-9 * values[-1], vectors.T @ (columns.T @ noise)
+    return float(chdtrc(kept.sum(), (sums[kept] ** 2 / values[kept]).sum())) if kept.any() else 1.0
 
 
 def _even_sizes(sizes: np.ndarray, classes: np.ndarray) -> np.ndarray:
