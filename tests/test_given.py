@@ -340,6 +340,18 @@ def test_codes_of_strata_and_repeated_confounders_do_not_matter():
     np.testing.assert_allclose(relate(X, y, given=months, random_state=0).all_pvalues, known, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("n", "p"), [(60, 1), (150, 2), (300, 3)])
+@pytest.mark.parametrize("surface", [np.sin, np.sign, lambda total: np.where(total > 0.5, total, -total)])
+def test_signs_units_and_order_of_confounders_do_not_matter(n, p, surface):
+    rng = np.random.default_rng(n)
+    z = rng.normal(size=(n, p))
+    curve = surface(2 * z.sum(axis=1))[:, None]
+    X, y = curve + rng.normal(size=(n, 3)), curve[:, 0] + rng.normal(size=n)
+    scores = relate(X, y, given=z, random_state=0).scores
+    for other in (-z, 3.7 * z + 11, z[:, ::-1], z * np.where(np.arange(p) == 0, -0.1, 1)):
+        np.testing.assert_allclose(relate(X, y, given=other, random_state=0).scores, scores, atol=0.05)
+
+
 def test_kinds_of_confounders(frame):
     """Sites as numbers are sites if kinds= says so, whether named or given as data."""
     coded = frame.assign(site=frame.site.map({"a": 10, "b": 30, "c": 20}))

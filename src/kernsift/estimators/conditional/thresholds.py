@@ -62,7 +62,9 @@ def threshold_terms(
     leading = curves[:, np.argsort(-curves[rows].var(axis=0), kind="stable")]
     changes = _changes_of_curves(inputs[rows], leading[rows, : _PRODUCTS // _THRESHOLDS], left[rows], rows_in_unit)
     thresholds = [*changes, *zip(found.feature[best], found.threshold[best], strict=True)][:_THRESHOLDS]
+    # Centred, so that a confounder with the opposite sign has the same terms; with the size of indicators.
     beyond = np.array([inputs[:, column] > value for column, value in thresholds], precision(n)).reshape(-1, n)
+    beyond = (beyond - 0.5) * np.sqrt(precision(n)(2.0))
     most = min(_PRODUCTS, NUMBERS // n // 4) // max(len(thresholds), 1)
     bent = (beyond.T[:, :, None] * leading[:, None, :most]).reshape(n, -1)
     return np.equal.outer(leaves, np.unique(leaves)[1:]).astype(precision(n)), bent
@@ -119,6 +121,9 @@ def _product_of_steps(
     from sklearn.tree import DecisionTreeRegressor
 
     cells = [_cells(part, len(parts)) for part in parts]
+    # Functions are fitted one after the other, and the order of the confounders must not matter.
+    order = np.argsort([-_explained(own, left) for own in cells], kind="stable")
+    every, parts, cells = ([own[place] for place in order] for own in (every, parts, cells))
     if np.prod([float(own.max()) + 1.0 for own in cells]) > len(left):
         return None
     starts = [_nearest_product(cells, column) for column in left.T]
@@ -157,6 +162,12 @@ def _cells(part: np.ndarray, size: int) -> np.ndarray:
         return codes.ravel()
     edges = np.quantile(part[:, 0], np.arange(1, count) / count)
     return np.searchsorted(edges, part[:, 0], "right")
+
+
+def _explained(cells: np.ndarray, values: np.ndarray) -> float:
+    """The sum of squares of values (n, k) that their means in cells (n,) explain."""
+    sums = np.array([np.bincount(cells, column) for column in values.T])
+    return float((sums**2 / np.maximum(np.bincount(cells), 1)).sum())
 
 
 def _nearest_product(cells: Sequence[np.ndarray], values: np.ndarray) -> tuple[float, list[np.ndarray]]:
