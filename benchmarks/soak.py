@@ -3,9 +3,10 @@
     python benchmarks/soak.py --minutes 60
     python benchmarks/soak.py --minutes 2 --threads 8
 
-Calls cycle through all questions, estimators and tests; results are printed and made into reports. Memory, threads and
-open files are read at regular times. After a fifth of the time, which caches may fill, memory must show no trend beyond
-its noise, and the number of threads and files must not rise. With --threads the calls come from that many threads, and
+Calls cycle through all questions, estimators and tests, strata, pairs, units, confounders, censored responses, missing
+values, sparse matrices, groups and files; results are printed and made into reports. Memory, threads and open
+files are read at regular times. After a fifth of the time, which caches may fill, memory must show no trend beyond its
+noise, and the number of threads and files must not rise. With --threads the calls come from that many threads, and
 every answer is checked against the one a single thread got. The exit code is 1 if anything grows or differs.
 """
 
@@ -15,19 +16,23 @@ import argparse
 import gc
 import os
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from measure import memory_of
+from scipy.sparse import csr_array
 from scipy.stats import linregress
 
-from kernsift import CalibrationWarning, InputError, Multiscale, SelectMMD, compare, relate, screen
+from kernsift import CalibrationWarning, InputError, Multiscale, SelectMMD, compare, compare_groups, relate, screen
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 
@@ -74,6 +79,84 @@ def data_sets(estimator: str, test: str, rng: np.random.Generator) -> Any:
     return screen(rng.normal(size=(60, 3)), candidates, **options(rng, estimator, test))
 
 
+def shifted(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two samples of 60 rows and six features, all of which differ."""
+    return rng.normal(size=(60, 6)), rng.normal(size=(60, 6)) + 0.3
+
+
+def two_samples_by_design(design: Callable[[], dict[str, Any]], rng: np.random.Generator) -> Any:
+    return compare(*shifted(rng), k=3, random_state=0, **design())
+
+
+def response_by_design(design: Callable[[], dict[str, Any]], rng: np.random.Generator) -> Any:
+    x = rng.normal(size=(120, 6))
+    return relate(x, x[:, 0] + rng.normal(size=120), k=3, random_state=0, **design())
+
+
+def strata() -> dict[str, Any]:
+    return {"strata": (np.arange(60) % 4, np.arange(60) % 4)}
+
+
+def pairs() -> dict[str, Any]:
+    return {"paired": True}
+
+
+def units() -> dict[str, Any]:
+    return {"unit": (np.arange(60) // 4, 15 + np.arange(60) // 4)}
+
+
+def units_in_strata() -> dict[str, Any]:
+    return units() | {"strata": tuple(np.arange(60) // 4 % 2 for _ in range(2))}
+
+
+def confounders() -> dict[str, Any]:
+    return {"given": (np.linspace(0, 1, 60), np.linspace(0.2, 1.2, 60)), "distinct": True}
+
+
+def strata_of_rows() -> dict[str, Any]:
+    return {"strata": np.arange(120) % 4}
+
+
+def confounders_of_rows() -> dict[str, Any]:
+    return {"given": np.sin(np.arange(120.0)), "distinct": True}
+
+
+def censored(design: Callable[[], dict[str, Any]], rng: np.random.Generator) -> Any:
+    x = rng.normal(size=(120, 6))
+    time, limit = rng.exponential(np.exp(x[:, 0])), rng.exponential(2, size=120)
+    return relate(x, (np.minimum(time, limit), time <= limit), random_state=0, **design())
+
+
+def gaps(missing: str, rng: np.random.Generator) -> Any:
+    tables = shifted(rng)
+    for table in tables:
+        table[rng.random(table.shape) < 0.1] = np.nan
+    return compare(*map(pd.DataFrame, tables), missing=missing, random_state=0)
+
+
+def sparse(rng: np.random.Generator) -> Any:
+    return compare(*(csr_array(np.maximum(table - 0.5, 0)) for table in shifted(rng)), random_state=0)
+
+
+def groups(rng: np.random.Generator) -> Any:
+    return compare_groups(pd.DataFrame(rng.normal(size=(90, 5))), np.arange(90) % 3, random_state=0)
+
+
+def files(kind: str, rng: np.random.Generator) -> Any:
+    """Tables that are read in pieces; the files last as long as the call."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder, f"{name}.{kind}")) for name in "XY"]
+        for path, table in zip(paths, shifted(rng), strict=True):
+            frame = pd.DataFrame(table).add_prefix("x")
+            if kind == "npy":
+                np.save(path, table)
+            elif kind == "csv":
+                frame.to_csv(path, index=False)
+            else:
+                getattr(frame, f"to_{kind}")(path)
+        return compare(*paths, random_state=0)
+
+
 def selector(rng: np.random.Generator) -> Any:
     x = rng.normal(size=(80, 6))
     return SelectMMD(k=2).fit(x, np.arange(80) % 2).transform(x)
@@ -91,11 +174,18 @@ def calls() -> list[Callable[[np.random.Generator], Any]]:
     """One of everything; each takes its data and its seed from the generator."""
     kinds = ((two_samples, MMD), (response, HSIC), (data_sets, SCREEN))
     every = [partial(kind, estimator, test) for kind, known in kinds for estimator in known for test in TESTS]
-    return [*every, selector, mistake]
+    every += [partial(two_samples_by_design, design) for design in (strata, pairs, units, units_in_strata, confounders)]
+    every += [partial(response_by_design, design) for design in (strata_of_rows, confounders_of_rows)]
+    every += [partial(censored, design) for design in (dict, strata_of_rows, confounders_of_rows)]
+    every += [partial(gaps, missing) for missing in ("column", "value", "drop")]
+    every += [partial(files, kind) for kind in ("parquet", "feather", "csv", "npy")]
+    return [*every, sparse, groups, selector, mistake]
 
 
 def outcome(result: Any) -> Any:
     """Use the result as a caller does, and return what must be reproducible."""
+    if isinstance(result, pd.DataFrame):
+        return result.to_csv()
     if not hasattr(result, "to_dict"):
         return result.tolist() if isinstance(result, np.ndarray) else result
     html = result.to_html()
