@@ -440,7 +440,7 @@ def test_squares_are_found_behind_the_location():
 
 
 def test_a_wave_along_two_of_ten_confounders_is_taken_out():
-    """Issue 20: 1.0 of the p-values were at most 0.05 before pairs of confounders were searched."""
+    """Without a search for pairs of confounders every p-value is at most 0.05."""
     rng = np.random.default_rng(19)
     z = rng.normal(size=(800, 10))
     wave = np.sqrt(2) * np.sin(3 * (z[:, 0] + z[:, 1]))
@@ -908,7 +908,7 @@ def test_errors_of_a_wave_whose_height_another_confounder_changes_do_not_go_toge
 
 
 def test_functions_of_a_sum_of_curves_are_found():
-    """Issue 20: y follows a sum of six curves, so that E[y^2 | z] has products of all of them, which no sum fits."""
+    """y follows a sum of six curves, so that E[y^2 | z] has products of all of them, which no sum fits."""
     rng = np.random.default_rng(17)
     z = rng.uniform(-2, 2, size=(1000, 6))
     total = (np.sin(1.5 * z[:, :3]).sum(axis=1) + np.abs(z[:, 3:]).sum(axis=1)) / 1.5

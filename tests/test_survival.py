@@ -109,12 +109,12 @@ def _power(hazard, n, trials, seed):
 
 
 def test_u_shaped_risk_is_found():
-    """Issue 20: 0.98 with 200 rows, where a Cox model has 0.12."""
+    """A power of 0.98 with 200 rows is wanted, where a Cox model has 0.12."""
     assert _power(lambda x: np.exp(x**2 / 2), 200, 40, 1) > 0.98 - 3.5 * np.sqrt(0.02 * 0.98 / 40)
 
 
 def test_proportional_hazards_are_found_as_by_cox():
-    """Cox's model has a power of 0.80 here (issue 20), and at least 0.74 is wanted."""
+    """Cox's model has a power of 0.80 here, and at least 0.74 is wanted."""
     assert _power(lambda x: np.exp(x / 4), 200, 80, 2) > 0.74 - 3 * np.sqrt(0.75 * 0.25 / 80)
 
 
