@@ -782,6 +782,19 @@ def test_degrees_of_freedom_are_traces():
     assert np.allclose(fitted.basis.T @ fitted.basis, np.eye(fitted.basis.shape[1]), atol=1e-6)
 
 
+@pytest.mark.parametrize("rows_in_unit", [1, 4])
+def test_residuals_have_the_scale_of_the_output(rows_in_unit):
+    """Directions of a bounded kernel have small numbers: the choice of a model must not depend on their unit."""
+    rng = np.random.default_rng(44)
+    units = np.repeat(np.arange(60), rows_in_unit)
+    z, y = rng.normal(size=60)[units], rng.normal(size=(60, 2))[units] + 0.3 * rng.normal(size=(len(units), 2))
+    with thread_limit(1):
+        regression = fit_regression(_numbers(z), y, rng, units=units if rows_in_unit > 1 else None)
+        found, small = regression.residuals(y), regression.residuals(1e-4 * y)
+    np.testing.assert_allclose(small.values, 1e-4 * found.values, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(small.spent, found.spent)
+
+
 def test_noise_with_unequal_spread_is_not_fitted():
     """With its spread largest where z is rare, cross-validation that counts rows alike uses up 35 degrees of freedom.
 

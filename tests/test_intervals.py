@@ -220,6 +220,22 @@ def test_linear_kernels_give_fishers_interval_of_a_correlation():
     assert 0.75 < np.mean(ratios) < 1.25
 
 
+def test_the_upper_end_leaves_half_of_the_error_below_the_observed_statistic():
+    """Where the test's law is that of the family at independence, nothing is added: 0.025 of T are as small there."""
+    rng = np.random.default_rng(11)
+    n, m = 40, 60
+    columns = rng.normal(size=(n + m, 6)) + np.outer(np.repeat([0, 1], [n, m]), np.linspace(0.8, 1.6, 6))
+    laws = laws_of(columns, label_factor(n, m), np.repeat([0, 1], [n, m]), rng, samples=True)
+    laws = laws._replace(score=laws.families[0].decreasing_scores(laws.statistic)[:, 0])
+    scores = [
+        [np.interp(end, *pair) for end, *pair in zip(laws.intervals(0.95)[:, 1], family.effect, score, strict=True)]
+        for family in laws.families
+        for score in [family.decreasing_scores(laws.statistic)]
+    ]
+    # The end is that of the sign which allows the larger effect; between the effects of a grid, tails are interpolated.
+    np.testing.assert_allclose(norm.cdf(np.max(scores, axis=0)), 0.025, rtol=0.02)
+
+
 def test_effects_of_nothing_are_named():
     """A twentieth of the features without a difference have an estimate above the one with that probability."""
     rng = np.random.default_rng(4)
@@ -328,6 +344,20 @@ def test_lower_ends_have_all_of_the_error_where_no_upper_end_can_be():
     one_sided = np.array([np.interp(np.log(0.05), row, at) for row, at in zip(tails, effect, strict=True)])
     some = (one_sided > 0.02) & (one_sided < 0.95 * least)
     assert some.sum() > 5
+    np.testing.assert_allclose(low[some], one_sided[some], rtol=0.02)
+
+
+def test_lower_ends_have_all_of_the_error_where_no_upper_end_of_any_kernel_can_be():
+    """A second kernel finds nothing, but under it a value that occurs in no row may have a large effect."""
+    _, laws = two_by_two(20, 20)
+    unseen = laws.unseen._replace(extreme=30.0 * laws.unseen.extreme)
+    other = laws._replace(score=np.full(len(laws.score), -1.0), unseen=unseen)
+    own, least = laws.least_upper_ends(0.95), other.least_upper_ends(0.95)
+    low = CombinedEffects((laws, other)).intervals(0.95)[:, 0]
+    tails, effect = laws._log_tails(laws.families[0], None, "lower")
+    one_sided = np.array([np.interp(np.log(0.05), row, at) for row, at in zip(tails, effect, strict=True)])
+    some = (one_sided > 1.05 * own) & (one_sided < 0.95 * least)
+    assert some.sum() > 20
     np.testing.assert_allclose(low[some], one_sided[some], rtol=0.02)
 
 

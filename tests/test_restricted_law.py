@@ -34,6 +34,15 @@ def problem(sizes: list[int], m: int, p: int, rng: np.random.Generator) -> tuple
     return strata, strata.centred(rng.exponential(size=(2, m, n))), strata.centred(rng.normal(size=(p, n)) ** 3)
 
 
+def test_strata_are_sorted_by_their_rows() -> None:
+    """Codes without a row, strata of one row and strata of one size: each is a run of rows in their order."""
+    codes = np.random.default_rng(0).integers(0, 40, size=60)
+    strata = Strata.of(codes)
+    assert strata.sizes.tolist() == sorted(np.unique_counts(codes).counts) and strata.sizes[0] == 1
+    runs = np.split(strata.order, np.cumsum(strata.sizes)[:-1])
+    assert sorted(run.tolist() for run in runs) == sorted(np.flatnonzero(codes == code).tolist() for code in set(codes))
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_moments_are_those_of_all_permutations(sizes: list[int], p: int) -> None:
