@@ -10,6 +10,10 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from kernsift import compare, relate
+from kernsift.data.inputs import as_table
+from kernsift.data.tables import stack
+from kernsift.estimators.conditional.confounders import Confounders
+from kernsift.estimators.conditional.estimator import conditional_mmd
 from kernsift.estimators.covariance import selected_factor
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.tilting import tilted_paths
@@ -19,6 +23,7 @@ from kernsift.experiments.problems import TwoSamples, WithResponse
 from kernsift.inference import exact
 from kernsift.inference.lines import Event, truncation_along
 from kernsift.inference.selection_rules import TopK
+from kernsift.kernels.fitted import fit_kernels
 
 
 def straight(_: Any, features: np.ndarray, __: np.ndarray) -> list[None]:
@@ -293,3 +298,24 @@ def test_an_independent_feature_hardly_moves_where_one_sample_has_few_rows(fille
         if path is not None:
             moved.append(np.interp(0.0, path.knots, path.values[0]) - scores.estimate[1])
     assert np.quantile(np.abs(moved), 0.9) < bound
+
+
+@pytest.mark.slow
+def test_an_independent_feature_hardly_moves_given_a_confounder() -> None:
+    """As above: the first column fills 5 of 105 rows and one more, the second is normal with a shift in the 5 rows.
+
+    They are independent in both samples and of the confounder.
+    """
+    rng, first = np.random.default_rng(18), np.array([0])
+    moved: list[float] = []
+    while len(moved) < 40:
+        Z = rng.standard_normal((105, 2))
+        Z[:6, 0], Z[6:, 0] = np.exp(Z[:6, 0]), 0.0
+        Z[:5, 1] += 2.0
+        X, Y = as_table(Z[:5]), as_table(Z[5:])
+        age = Confounders(("age",), rng.standard_normal((105, 1)), np.array([False]))
+        scores = conditional_mmd(X, Y, fit_kernels(stack([X, Y]), rng=rng), age, rng=rng)
+        [path] = scores.cov.paths(first, scores.cov.columns(first)) if scores.estimate[0] > 1 else [None]
+        if path is not None:
+            moved.append(np.interp(0.0, path.knots, path.values[0]) - scores.estimate[1])
+    assert np.sqrt(np.mean(np.square(moved))) < 1.0

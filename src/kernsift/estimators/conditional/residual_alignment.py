@@ -16,12 +16,11 @@ import numpy as np
 from kernsift.data.tables import spaced_rows
 from kernsift.estimators.conditional.residual_statistics import PairStatistic
 from kernsift.estimators.covariance.paths import (
-    RIDGE,
-    ROWS_PER_DIRECTION,
     ScoreLaws,
     followers_of,
     gain_along,
     may_follow,
+    regress_within,
 )
 from kernsift.estimators.covariance.tilting import tilted_paths
 from kernsift.estimators.pairs import Pair
@@ -222,22 +221,14 @@ def _path(one: Winner, others: list[Winner], named: np.ndarray, laws: ScoreLaws)
     knots = laws.at(np.array([one.feature]), one.statistic.statistic + gain[None])[0]
     knots[observed[0]] = laws.score[one.feature]
     moved = (path[0, :, :, 0] @ vectors.T).reshape(-1, *one.cross.shape) - one.cross
-    # The scatter of the directions within the response, as in `kernsift.estimators.covariance.paths`.
-    most = max(1, values.shape[1] // ROWS_PER_DIRECTION)
-    response, values = np.concatenate(list(one.targets.values()))[:most], values[:most]
-    inverse = np.linalg.pinv(response @ response.T, rcond=1e-6, hermitian=True)
-    residual = values - values @ response.T @ inverse @ response
+    response = np.concatenate(list(one.targets.values()))
     distance = (target**2).sum(axis=0)
-    weighted = residual * distance
-    own = weighted @ residual.T
-    own += (RIDGE * (values**2 @ distance).sum() + 1e-300) * np.eye(len(own))
-    steps = np.linalg.solve(own, moved[:, : len(own)])
-    weighted -= weighted @ response.T @ inverse @ response
+    (regressors,), (steps,) = regress_within(values[None], response, distance[None], moved[None])
     scores = np.empty((len(others), len(knots)))
     for place, other in enumerate(others):
         turn = np.eye(len(target))
         if other.target is not target:
             turn = target @ other.target.T / np.maximum((target**2).sum(axis=1), 1e-300)[:, None]
-        gain = gain_along((other.values @ weighted.T)[None], steps @ turn, other.cross[None])
+        gain = gain_along((other.values @ regressors.T)[None], steps @ turn, other.cross[None])
         scores[place] = laws.at(named[[place]], other.statistic.statistic + gain)[0]
     return Path(knots, named, scores)

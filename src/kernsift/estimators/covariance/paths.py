@@ -24,7 +24,7 @@ from kernsift.estimators.scores import Path
 from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, slices, take, to_numpy
 
 # Rows per direction that is regressed on, at least.
-ROWS_PER_DIRECTION = 8
+_ROWS_PER_DIRECTION = 8
 # Effective number of rows at which their own weights count as much as equal ones in a scatter within the response.
 _EFFECTIVE_ROWS = 60.0
 # The least correlation of a follower, to which the second number over the rows is added; above the last it is a copy.
@@ -33,7 +33,7 @@ _RELATED, _RELATED_ROWS, SAME = 0.05, 2.0, 1.0 - 1e-5
 _FOLLOWERS = 256
 # Ridge of a scatter matrix within the response before it is inverted, relative to the trace of the whole scatter:
 # missing directions are zeros, and what a response that determines the feature leaves of it is rounding error.
-RIDGE = 1e-6
+_RIDGE = 1e-6
 # Least share of the scatter of a direction that is taken to be within the response. A feature that varies less there,
 # as one that fills a small sample does, would move others far by a regression on few rows.
 _LEAST_WITHIN = 0.2
@@ -54,7 +54,7 @@ def may_follow(features: np.ndarray, correlations: np.ndarray, rows: int) -> np.
 
 
 def row_weights(weights: Array) -> Array:
-    """Weights of rows, shrunk towards their mean where few rows have most of the total.
+    """Weights of rows (..., rows), shrunk towards their mean where few rows have most of the total.
 
     With `m = sum(w)^2 / sum(w^2)` effective rows a regression with these weights has the noise of `m` rows, and of two
     samples of 3 and 100 rows `m` is 3. Equal weights use all rows, and lead to the same regression where the dependence
@@ -67,11 +67,53 @@ def row_weights(weights: Array) -> Array:
     array([0.213, 0.076])
     """
     xp = namespace(weights)
-    total, squares = xp.sum(weights), xp.sum(weights * weights)
+    total, squares = xp.sum(weights, axis=-1, keepdims=True), xp.sum(weights * weights, axis=-1, keepdims=True)
     # A constant response has no weights.
     own = total * total / xp.where(squares > 0, squares, xp.ones_like(squares))
     share = own / (own + _EFFECTIVE_ROWS)
-    return share * weights + (1.0 - share) * xp.mean(weights)
+    return share * weights + (1.0 - share) * xp.mean(weights, axis=-1, keepdims=True)
+
+
+def regress_within(
+    directions: Array, response: Array, weights: Array, moves: np.ndarray, present: Array | None = None
+) -> tuple[Array, np.ndarray]:
+    """Regressors (k, q', rows) of other features' directions within a response, and steps (k, g, q', p) along them.
+
+    Multiplied with `F`, the directions of another feature, they give its scatter `W_ji` with these `directions`
+    (k, q, rows) among the residuals of a regression on the `response` (p, rows), with `weights` (k, rows) shrunk by
+    their effective number. The steps are `W_ii^-1` times `moves` (k, g, q, p) of the cross-covariances, so that those
+    of the other feature move by `W_ji W_ii^-1 moves`. `present` (k, rows) is 0 for rows in which a feature is missing.
+    At most one direction for every eight rows is used.
+    """
+    xp, rows = namespace(directions), directions.shape[2]
+    # A regression on more directions than the rows support would overfit.
+    most = max(1, rows // _ROWS_PER_DIRECTION)
+    directions = directions[:, : min(most, directions.shape[1]), :]
+    response = response[: min(most, response.shape[0]), :]
+    inverse = np.linalg.pinv(_product(response, response), rcond=1e-6, hermitian=True)
+
+    def residuals(values: Array, share: Array | float = 1.0) -> Array:
+        fitted = asarray_like(_product(values, response) @ inverse, values)
+        return values - share * xp.astype(fitted, values.dtype) @ response
+
+    if present is None:
+        residual = residuals(directions)
+    else:
+        # The scatter of the response over the rows that have a feature, taken as their share of that over all.
+        share = (rows / xp.sum(present, axis=1))[:, None, None]
+        residual = residuals(directions, share) * present[:, None, :]
+    weights = row_weights(weights)[:, None, :]
+    weighted = residual * weights
+    within, whole = _product(weighted, residual), _product(directions * weights, directions)
+    size = np.einsum("kqq->k", whole)[:, None, None]
+    whole += (_RIDGE * size + 1e-300) * np.eye(whole.shape[1])
+    # In coordinates in which the whole scatter is the identity.
+    root = np.linalg.inv(np.linalg.cholesky(whole))
+    shares, vectors = np.linalg.eigh(root @ within @ np.matrix_transpose(root))
+    turned = np.matrix_transpose(vectors) @ root
+    inverse_within = np.matrix_transpose(turned) @ (turned / np.maximum(shares, _LEAST_WITHIN)[:, :, None])
+    # Orthogonal to the response, so that products with directions are those with their residuals.
+    return residuals(weighted), inverse_within[:, None] @ moves[:, :, : within.shape[1]]
 
 
 def followers_of(feature: int, scores: np.ndarray, correlations: np.ndarray, follows: np.ndarray) -> np.ndarray:
@@ -114,11 +156,7 @@ class _Moves(NamedTuple):
     # response to that view, where W is the scatter of its directions within the response and C(t) its
     # cross-covariance.
     steps: list[dict[str, np.ndarray]]
-    # (k * q + p, rows) multiplied with other features' directions: the weighted residuals of the directions, and
-    # the response.
-    scatter: Array
-    # (p, k * q) the part of the products with the residuals that the regression on the response explains.
-    explained: np.ndarray
+    regressors: Array  # (k, q, rows) those of `regress_within`
 
 
 @dataclass(frozen=True)
@@ -174,7 +212,7 @@ class ScorePaths:
     def _moves(self, features: np.ndarray) -> _Moves:
         found, cross = gathered(self.factors, features), self._cross_covariances(features)
         chosen, targets = found.padded(cross.shape[1]), found.targets.tolist()
-        xp, (k, q, rows) = namespace(chosen), chosen.shape
+        xp, (k, _, rows) = namespace(chosen), chosen.shape
         sizes = to_numpy(xp.sum(chosen * chosen, axis=2)).astype(float) * (self.response.n / rows)
         weights = np.zeros_like(cross)
         for place, name in enumerate(targets):
@@ -187,38 +225,19 @@ class ScorePaths:
         knots[np.arange(k), observed] = self.laws.score[features]
 
         views = {name: self._response_rows(view, chosen) for name, view in self.response.views.items()}
-        # A regression on more directions than the rows support would overfit.
-        most = max(1, rows // ROWS_PER_DIRECTION)
         target = xp.concat(list(views.values()), axis=0)
-        target, chosen = target[: min(most, target.shape[0]), :], chosen[:, : min(most, q), :]
-        inverse = np.linalg.pinv(_product(target, target), rcond=1e-6, hermitian=True)
-        fitted = xp.astype(asarray_like(_product(chosen, target) @ inverse, chosen), chosen.dtype)
-        if found.present is None:
-            residual = chosen - fitted @ target
-        else:
-            # The scatter of the response over the rows that have a feature, taken as their share of that over all.
-            fitted = fitted * (rows / found.counts)[:, None, None]
-            residual = (chosen - fitted @ target) * found.present[:, None, :]
         # A row contributes to the variance of a cross-covariance by the distance of its response from the mean.
-        distances = {name: row_weights(xp.sum(part * part, axis=0)) for name, part in views.items()}
-        weights_of = xp.stack([distances[name] for name in targets])[:, None, :]
-        weighted = residual * weights_of
-        own = _product(weighted, residual)
-        whole = to_numpy(xp.sum(chosen * chosen * weights_of, axis=2)).astype(float)
-        ridge = np.maximum(_LEAST_WITHIN * whole - np.einsum("kqq->kq", own), 0.0)
-        ridge += RIDGE * whole.sum(axis=1)[:, None] + 1e-300
-        own += ridge[:, :, None] * np.eye(own.shape[1])
-        steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
+        distances = {name: xp.sum(part * part, axis=0) for name, part in views.items()}
+        weights_of = xp.stack([distances[name] for name in targets])
+        regressors, steps = regress_within(chosen, target, weights_of, path - cross[:, None], found.present)
         between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
-        flat = xp.reshape(weighted, (-1, rows))
         return _Moves(
             knots,
             [
                 {other: one[:, :, : len(turn)] @ turn for other, turn in between[name].items()}
                 for one, name in zip(steps, targets, strict=True)
             ],
-            xp.concat([flat, target], axis=0),
-            inverse @ _product(target, flat),
+            regressors,
         )
 
     def _response_rows(self, view: ResponseView, prototype: Array) -> Array:
@@ -247,15 +266,15 @@ class ScorePaths:
 
     def _scatters(self, features: np.ndarray, moves: _Moves) -> Iterator[tuple[SelectedFactor, np.ndarray, np.ndarray]]:
         """The named features by blocks: their places in a factor, and their scatters (m, q', k, q) with the moves."""
-        k, width = len(moves.steps), moves.explained.shape[1]
-        numbers = _NUMBERS if on_host(moves.scatter) else 128 * _NUMBERS
+        k, q, rows = moves.regressors.shape
+        flat = namespace(moves.regressors).reshape(moves.regressors, (-1, rows))
+        numbers = _NUMBERS if on_host(flat) else 128 * _NUMBERS
         for factor in self.factors:
             found = np.flatnonzero(np.isin(factor.features, features))
-            step = max(1, numbers // (factor.cross.shape[1] * max(moves.scatter.shape)))
+            step = max(1, numbers // (factor.cross.shape[1] * max(flat.shape)))
             for here in (found[some] for some in slices(0, len(found), step)):
-                products = _product(factor.rows(here).padded(factor.cross.shape[1]), moves.scatter)
-                within = products[:, :, :width] - products[:, :, width:] @ moves.explained
-                yield factor, here, within.reshape(len(here), -1, k, width // k)
+                within = _product(factor.rows(here).padded(factor.cross.shape[1]), flat)
+                yield factor, here, within.reshape(len(here), -1, k, q)
 
 
 def _host(array: Array, places: np.ndarray) -> np.ndarray:
