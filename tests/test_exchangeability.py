@@ -213,6 +213,27 @@ def test_rows_with_two_values_in_few_units_have_the_exact_p_value(units: int, ro
     assert (error[(expected < 0.15) | (units <= 40)] <= 4.5).all()
 
 
+@pytest.mark.parametrize("design", ["strata", "paired", "unit"])
+def test_groups_of_rare_values_have_the_pvalues_of_permutations(design: str) -> None:
+    """By 20,000 permutations, with T the sum over distinct rows of the squared sum of centred labels."""
+    rng, groups, rows = np.random.default_rng(5), 25, np.arange(60)
+    block = {"strata": rows // 20, "paired": rows // 2, "unit": np.zeros(60, dtype=int)}[design]
+    X, label = (rng.random((60, 2 * groups)) < 0.06).astype(float), rows % 2
+    twice = np.repeat(rows, 2 if design == "unit" else 1)
+    names = [f"x{place}" for place in range(2 * groups)]
+    pairs = {f"g{place}": names[2 * place : 2 * place + 2] for place in range(groups)}
+    given: dict[str, Any] = {design: rows[twice] if design == "unit" else block, "groups": pairs, "kernel": "delta"}
+    found = relate(pd.DataFrame(X[twice], columns=names), label[twice], random_state=0, **given).all_pvalues
+    order = np.vstack([rows, np.argsort(block + rng.random((20_000, 60)), axis=1)])
+    shares = []
+    for place in range(groups):
+        codes = X[:, 2 * place] + 2 * X[:, 2 * place + 1]
+        T = (((label - 0.5)[order] @ (codes[:, None] == np.unique(codes))) ** 2).sum(axis=1)
+        shares.append((T[0] - 1e-9 <= T).mean())
+    error = np.sqrt(np.multiply(shares, np.subtract(1.0, shares)) * (1 / 8193 + 1 / 20_000) + 1e-9)
+    assert np.abs((found - shares) / error).max() < 4.5
+
+
 UNIT_MEANS = np.array([2.3, 1.1, 3.8, 2.9, 0.7, 3.3, 4.1, 2.6, 5.0, 3.9, 4.4])
 
 

@@ -282,14 +282,20 @@ def at_distinct_rows(
     different = len(some) < n and 2 * len(np.unique(some)) > len(some)
     if different and (n > _MOST_DISTINCT or not (unbounded or has_rare_rows(cells[cells > 0], False))):
         return same
-    _, first, codes, counts = np.unique(
-        _rows_as_bytes(values), return_index=True, return_inverse=True, return_counts=True
-    )
+    first, rows = distinct_rows(values)
     if len(first) > _MOST_DISTINCT:
         return same
     views = {id(one.fitted): View(to_numpy(one.view.at(first)), to_numpy(one.view.sizes)) for one in statistics}
     merged = [one._replace(fitted=one.fitted._replace(view=views[id(one.fitted)])) for one in statistics]
-    return Tabulation(counts[None, :].astype(float), None, codes[None, :]), merged, response
+    return rows, merged, response
+
+
+def distinct_rows(values: Array) -> tuple[np.ndarray, Tabulation]:
+    """The first of each of the distinct rows of values (n, w), and the rows counted by these."""
+    _, first, codes, counts = np.unique(
+        _rows_as_bytes(values), return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, Tabulation(counts[None, :].astype(float), None, codes.ravel()[None, :])
 
 
 def _rows_as_bytes(values: Array) -> np.ndarray:

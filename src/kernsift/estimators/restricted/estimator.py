@@ -58,6 +58,7 @@ from kernsift.estimators.statistics import (
     combined_scores,
     correlation_of,
     correlations_of,
+    distinct_rows,
     fit_statistics,
     scores_of,
 )
@@ -164,7 +165,8 @@ class _Measuring:
             fitted = self._fitted(some, own, block.kernels)
             statistics = [one.of_levels for one in fitted.statistics] if levels else fitted.statistics
             fitted = fitted._replace(statistics=statistics, unbounded=block.kernels.kernel.unbounded)
-            return self._measured(features, fitted, some[0][1])
+            known = some[0][1] if grids[0].edges is not None else distinct_rows(grids[0].points)[1]
+            return self._measured(features, fitted, known)
 
         by_row = tabulated[0].joint is None or (self.codes is None and on_host(grids[0].points))
         rows, memory = (len(self.target.strata.order), 2**26) if by_row else (0, None)

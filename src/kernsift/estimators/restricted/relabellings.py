@@ -91,13 +91,11 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
         at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
         differing = rows.unit_sizes - at_common[:, : rows.units]
-    elif known.codes is not None:
+    else:
+        assert known.codes is not None
         differing = to_numpy(known.codes) != common[:, None]
         if rows.unit is not None:
             differing = np.array([np.bincount(rows.unit, own, rows.units)[: rows.units] for own in differing])
-    else:
-        nothing = np.zeros(b, dtype=bool)
-        return FewValues(nothing, np.full(b, n), nothing, nothing, lambda place: nothing)
     differing, sizes = differing[:, strata.order], rows.unit_sizes[strata.order]
     differs = differing > 0
     count = differs.sum(axis=1)
