@@ -123,14 +123,22 @@ class _StratumLocations:
         found, own = self.of(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
         steps = self._steps[columns].astype(found.dtype)
         if isinstance(values, np.ndarray):
+            rounded = np.flatnonzero(steps)
+            whole = len(rounded) == len(steps)
             out = np.empty_like(values)
             for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
                 np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
-                if steps.any():
-                    out[some] = _rounded(out[some], steps)
+                if whole:
+                    part = np.divide(out[some], steps, out=out[some])
+                    np.multiply(np.rint(part, out=part), steps, out=part)
+                elif len(rounded):
+                    out[some, rounded] = np.rint(out[some, rounded] / steps[rounded]) * steps[rounded]
             return out
         out = values - take(asarray_like(found, values), own, 0)
-        return _rounded(out, asarray_like(steps, values)) if steps.any() else out
+        if not steps.any():
+            return out
+        xp, there = namespace(values), asarray_like(steps, values)
+        return xp.where(there > 0, xp.round(out / xp.where(there > 0, there, 1.0)) * there, out)
 
     def of(self, columns: slice | np.ndarray) -> np.ndarray:
         """(S, columns) locations of value columns; 0 for those that are not aligned."""
@@ -201,12 +209,6 @@ class _StratumLocations:
         place = place + len(sizes) * np.repeat(np.arange(b), stored.counts)
         signs = [np.bincount(place[some], minlength=b * len(sizes)) for some in (stored.values > 0, stored.values < 0)]
         return np.asarray((np.maximum(*signs).reshape(b, -1) > sizes // 4).any(axis=1))
-
-
-def _rounded(values: Array, steps: Array) -> Array:
-    """Values (n, p) rounded to multiples of the steps (p,) of their columns; as they are where these are 0."""
-    xp = namespace(values)
-    return xp.where(steps > 0, xp.round(values / xp.where(steps > 0, steps, 1.0)) * steps, values)
 
 
 def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:
