@@ -21,7 +21,6 @@ from kernsift.data.rows.row_arguments import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
 from kernsift.data.tables import Table, owned, stack
-from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
 from kernsift.estimators.patterns import RowSubset
@@ -223,7 +222,7 @@ def compare(
     >>> compare(X, Y, k=2, random_state=0).names[0]
     'x3'
     """
-    call = CallSettings.from_arguments("compare", MMD, locals())
+    call = CallSettings.from_arguments("compare", locals())
     by, strata, paired, unit, given = map(as_column_name, (by, strata, paired, unit, given))
     with call.execution_context(client, X, Y):
         given_rows = call.row_arguments(strata, paired, unit, by=by)
@@ -384,7 +383,7 @@ def relate(
     >>> [name for name, significant in zip(result.names, result.rejected) if significant]
     ['x2']
     """
-    call = CallSettings.from_arguments("relate", HSIC, locals())
+    call = CallSettings.from_arguments("relate", locals())
     y, strata, paired, unit, given = map(as_column_name, (y, strata, paired, unit, given))
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit, y=y)
@@ -509,7 +508,7 @@ def screen(
     >>> result.names[0], bool(result.rejected[0])
     ('odd', True)
     """
-    call = CallSettings.from_arguments("screen", SCREEN, locals())
+    call = CallSettings.from_arguments("screen", locals())
     with call.execution_context():
         base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)
         base, *copies = owned([base, *others.values()])

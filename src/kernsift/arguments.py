@@ -15,6 +15,7 @@ from kernsift.data.columns.named_columns import column_names
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.rows.row_arguments import RowArguments
 from kernsift.data.tables import Table
+from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
@@ -36,7 +37,8 @@ Seed = int | np.random.Generator | None
 
 # Smallest possible p-values below this need no note.
 _NEGLIGIBLE = 1e-6
-FROM_DRAWS = ("incomplete", "block", "linear")
+_FROM_DRAWS = ("incomplete", "block", "linear")
+_ESTIMATORS = {"compare": MMD, "relate": HSIC, "screen": SCREEN}
 
 
 @dataclass
@@ -44,7 +46,6 @@ class CallSettings:
     """The arguments of one call, checked."""
 
     question: str
-    estimators: Mapping[str, Callable[..., Scores]]
     _: KW_ONLY
     k: int | float | None
     threshold: float | None
@@ -62,19 +63,16 @@ class CallSettings:
     notes: list[str] = field(init=False, default_factory=list)
 
     @classmethod
-    def from_arguments(
-        cls, question: str, estimators: Mapping[str, Callable[..., Scores]], arguments: Mapping[str, Any]
-    ) -> CallSettings:
+    def from_arguments(cls, question: str, arguments: Mapping[str, Any]) -> CallSettings:
         """The settings among the arguments of a public function, which may have others."""
-        return cls(question, estimators, **{name: arguments[name] for name in _SETTINGS})
+        return cls(question, **{name: arguments[name] for name in _SETTINGS})
 
     def __post_init__(self) -> None:
-        self.estimator, self.estimator_options = resolve(
-            "estimator", self.estimator, self.estimators, ESTIMATOR_OPTIONS
-        )
+        estimators = _ESTIMATORS[self.question]
+        self.estimator, self.estimator_options = resolve("estimator", self.estimator, estimators, ESTIMATOR_OPTIONS)
         self.test, self.test_options = resolve("test", self.test, TESTS, TEST_OPTIONS)
         self.options = self.estimator_options | self.test_options
-        self.compute_scores, self.run_test = self.estimators[self.estimator], TESTS[self.test]
+        self.compute_scores, self.run_test = estimators[self.estimator], TESTS[self.test]
         check_test_options(self.test_options)
         _check_share("alpha", self.alpha, 0.05)
         _check_share("confidence_level", self.confidence_level, 0.95)
@@ -213,7 +211,7 @@ class CallSettings:
     @property
     def from_draws(self) -> bool:
         """Whether the scores are averages of draws, made of a block of features at a time."""
-        return self.estimator in FROM_DRAWS
+        return self.estimator in _FROM_DRAWS
 
     def fit_kernels(self, table: Table, bandwidth: Any) -> FeatureKernels:
         """The kernels of features, whose bandwidths may wait until the estimator has read or sorted a column."""

@@ -14,7 +14,6 @@ from kernsift.arguments import CallSettings, Seed
 from kernsift.data.columns.named_columns import as_column_name
 from kernsift.data.formats import open_table
 from kernsift.data.rows.samples import check_group_sizes, group_rows, named_group
-from kernsift.estimators import MMD
 from kernsift.exceptions import check_choice, check_flag
 from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust, significant
@@ -120,7 +119,7 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
     """The comparison of each group, corrected over all; `options` are those of `compare_groups`."""
     check_flag("intervals", intervals)
     alpha, correction = options["alpha"], options["correction"]
-    call = CallSettings.from_arguments("compare", MMD, {**options, "family": "all"})
+    call = CallSettings.from_arguments("compare", {**options, "family": "all"})
     source = open_table(X, "X", memory=options["memory"], layer=options.pop("layer"))
     by = as_column_name(by)
     rows = group_rows(source, by)[1]

@@ -165,8 +165,8 @@ def to_result(
     descriptions of the listed features.
     """
     rule = selection_rule(call.k, call.threshold, scores)
-    unbounded = as_kernel(call.kernel).unbounded
-    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units, unbounded)
+    kernel = as_kernel(call.kernel)
+    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units, kernel.unbounded)
     selected = rule.select(scores.estimate)
     if len(selected):
         outcome = call.run_test(scores, rule, selected, rng=call.rng, **call.test_options)
@@ -183,9 +183,8 @@ def to_result(
     share = np.count_nonzero(rejected) / len(scores)
     coverage = Coverage(float(call.confidence_level), rejected if controls_coverage else None, share)
     flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
-    linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
     views = None if scores.views is None else scores.views[selected]
-    kept = summarise(selected, means=linear, views=views)
+    kept = summarise(selected, means=isinstance(kernel, Linear), views=views)
     # Scores of data sets are correlated because they share the reference, not because the data sets are similar.
     cov = DiagonalCovariance(np.ones(len(scores))) if call.question == "screen" else scores.cov
     return Result(
@@ -222,9 +221,7 @@ def to_result(
 
 
 def _settings(call: CallSettings, listed: int) -> dict[str, Any]:
-    kernel, bandwidth = call.kernel, call.bandwidth
-    if call.estimator_options.get("adaptive"):
-        bandwidth = "adaptive"
+    kernel, bandwidth = call.kernel, "adaptive" if call.adaptive else call.bandwidth
     return {
         "k": None if call.k is None else listed,
         "threshold": call.threshold,
