@@ -76,7 +76,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """
         self._check(y)
         X, y = self._validated(X, y)
-        self._discard_rows()
+        for collected in ("_rows_elsewhere", "_buffer"):
+            self.__dict__.pop(collected, None)
         labels = {"strata": strata, "paired": paired, "unit": unit}
         rows: dict[str, Any] = {name: _row_labels(name, part) for name, part in labels.items() if part is not None}
         if given is not None:
@@ -144,21 +145,12 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             state["_rows_elsewhere"] = buffer.rows
         return state
 
-    def _discard_rows(self) -> None:
-        """Discard the collected rows."""
-        for name in ("_rows_elsewhere", "_buffer"):
-            self.__dict__.pop(name, None)
-
     def _check(self, y: Any) -> None:
         check_choice("keep", self.keep, ("auto", "selected", "rejected"))
         if y is None:
             raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None; pass it.")
         if isinstance(y, str):
             raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
-
-    def _test_rows(self, X: Any, y: Any, rows: Mapping[str, Any] | None = None) -> None:
-        self.result_ = self._result_of(X, y, rows or {})
-        self._set_attributes(_feature_of_column(X, self.groups))
 
     def _validated(self, X: Any, y: Any, *, first: bool = True, least: int = 2) -> tuple[Any, Any]:
         """Arrays go through scikit-learn's checks; data frames keep names and categories, and `tables` checks them.
@@ -183,19 +175,19 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
     def _result_of(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         raise NotImplementedError
 
-    def _set_attributes(self, feature_of_column: list[str]) -> None:
-        """Turn the result, feature by feature, into attributes by column: the columns of a group share what it got."""
-        result = self.result_
+    def _test_rows(self, X: Any, y: Any, rows: Mapping[str, Any] | None = None) -> None:
+        """Set the attributes of a fitted selector, by column: the columns of a group share what it got."""
+        result = self.result_ = self._result_of(X, y, rows or {})
         pvalue = dict(zip(result.names, result.pvalues, strict=True))
         score = dict(zip(result.feature_names, result.scores, strict=True))
         keep = self.keep if self.keep != "auto" else "rejected" if self.k is self.threshold is None else "selected"
         found = result.rejected if result.distinct is None else result.distinct
-        rows = range(len(result.names)) if keep == "selected" else np.flatnonzero(found)
-        kept = {result.names[row] for row in rows}
-        self.support_ = np.array([name in kept for name in feature_of_column])
+        kept = {result.names[row] for row in (range(len(found)) if keep == "selected" else np.flatnonzero(found))}
+        features = _feature_of_column(X, self.groups)
+        self.support_ = np.array([name in kept for name in features])
         # Columns that are left out, such as identifiers, have no score.
-        self.scores_ = np.array([score.get(name, np.nan) for name in feature_of_column])
-        self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
+        self.scores_ = np.array([score.get(name, np.nan) for name in features])
+        self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in features])
 
     def _call_arguments(self) -> dict[str, Any]:
         """The parameters that go to `compare` or `relate`."""
