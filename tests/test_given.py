@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.interpolate import make_smoothing_spline
 from scipy.sparse import csr_matrix
 from scipy.stats import fisher_exact, kstest, norm
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -189,6 +190,19 @@ def test_splines_are_orthogonal_to_the_line():
     assert np.allclose(terms.T @ np.column_stack([np.ones(300), x]), 0.0, atol=1e-8)
     assert np.isclose((terms[:, 0] ** 2).mean(), 1.0)
     assert splines((x > 0).astype(float), 20).shape == (300, 0)
+
+
+def test_splines_are_the_directions_of_smoothing_splines():
+    """A smoothing spline shrinks each direction by 1 / (1 + penalty / its squared length), and lines not at all."""
+    x = np.sort(np.random.default_rng(5).beta(1, 2, size=40))
+    terms = splines(x, 200)
+    smoother = np.column_stack([make_smoothing_spline(x, row, lam=1e-3)(x) for row in np.eye(40)])
+    shares, vectors = np.linalg.eigh((smoother + smoother.T) / 2.0)
+    shares, vectors = shares[::-1][2:8], vectors[:, ::-1][:, 2:8]
+    sizes, expected = (terms**2).sum(axis=0)[:6], shares / (1.0 - shares)
+    # 200 knots beside the 40 values: the error of the interpolation is far smaller.
+    np.testing.assert_allclose(sizes / sizes[0], expected / expected[0], rtol=1e-3)
+    np.testing.assert_allclose(np.abs((vectors * terms[:, :6]).sum(axis=0)), np.sqrt(sizes), rtol=1e-3)
 
 
 def test_strata_are_centred():
