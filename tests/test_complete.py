@@ -292,10 +292,9 @@ def test_effects_reach_one_and_zero():
     X[:, 1], Y[:, 1] = np.arange(50), np.arange(50)
     for estimator in ("complete", "cross", "incomplete", "block", "linear"):
         result = compare(X, Y, k=None, estimator=estimator, random_state=0)
-        found = dict(zip(result.names, result.effects, strict=True)) if result.effects is not None else None
-        if found is not None:
-            assert found["x0"] == pytest.approx(1.0, abs=0.02)
-            assert found["x1"] < 0.25
+        found = dict(zip(result.names, result.effects, strict=True))
+        assert found["x0"] == pytest.approx(1.0, abs=0.02)
+        assert found["x1"] < 0.25
         assert result.pvalues[result.names.index("x0")] < 1e-6
         assert result.pvalues[result.names.index("x1")] > 0.01
 
