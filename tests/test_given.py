@@ -57,6 +57,22 @@ def test_moments_are_those_over_all_signs():
     assert np.isclose(correlations([one, two])[0, 1], np.corrcoef(values, _over_signs(two.products))[0, 1])
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "linear", "polynomial"])
+def test_pvalues_do_not_depend_on_units(kernel: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(120, 2))
+    y = np.sin(2.0 * z[:, 0]) + rng.normal(size=120)
+    X = np.sin(2.0 * z[:, :1]) + rng.normal(size=(120, 4))
+
+    def found(*scales: float) -> np.ndarray:
+        one, two, three = scales
+        return relate(X * one, y * two, given=z * three, kernel=kernel, random_state=0).all_pvalues
+
+    expected = found(1.0, 1.0, 1.0)
+    for scales in ((1000.0, 1.0, 1.0), (1.0, 1000.0, 1.0), (1.0, 0.003, 1.0), (1.0, 1.0, 70.0)):
+        np.testing.assert_allclose(found(*scales), expected, rtol=1e-6)
+
+
 def test_rows_of_a_unit_count_as_one():
     """With units, the signs are those of the units' sums of products."""
     rng = np.random.default_rng(1)

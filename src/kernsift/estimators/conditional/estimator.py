@@ -71,6 +71,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.functions import Linear
 from kernsift.kernels.low_rank import landmark_rows
 from kernsift.kernels.quantisation import fit_grid
 
@@ -174,7 +175,9 @@ def conditional_hsic(
         raise InputError(
             "kernel: given= needs one with which some responses are similar and some not; pass another one."
         )
-    regression = fit_regression(confounders, targets, rng, values=values, **design)
+    # Predictions are terms beside curves of them, so that the units of the response would decide about their weights.
+    units = float(targets.std()) if isinstance(response_kernels.kernel, Linear) else 1.0
+    regression = fit_regression(confounders, targets / units, rng, values=values, **design)
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN)
