@@ -424,6 +424,22 @@ def test_a_feature_that_no_row_has_together_with_the_response(response: str, oth
     assert "number" in result.to_text() and len(result.to_frame()) == 3
 
 
+@pytest.mark.parametrize("present", [0, 30])
+@pytest.mark.parametrize("response", ["samples", "classes", "numbers"])
+def test_a_group_without_a_complete_row(response: str, present: int) -> None:
+    """In all rows, or in all of one sample or class."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
+    X.loc[present:, "a"] = np.nan
+    late, numbers = np.arange(60) >= 30, rng.normal(size=60)
+    asked = {"samples": compare, "classes": relate, "numbers": relate}[response]
+    y = {"by": late} if response == "samples" else {"y": late if response == "classes" else numbers}
+    result = asked(X, **y, groups={"g": ["a", "b"]}, random_state=0)
+    assert (result["g"].n, response == "numbers" or result["g"].pvalue == 1.0) == (present, True)
+    assert ("no values" in result.to_html()) == (present == 0)
+    result.plot_best()
+
+
 @pytest.mark.parametrize("classes", [40, 400])
 def test_classes_that_do_not_repeat_where_a_feature_has_values(classes: int) -> None:
     """Every relabelling of rows that all have classes of their own is the same table."""

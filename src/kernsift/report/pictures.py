@@ -87,6 +87,8 @@ def samples_picture(tables: Sequence[Table], series: tuple[str, ...], j: int, la
     label = label or name
     if first.categorical[j]:
         return _bars([part[:, 0].astype(np.intp) for part in parts], label, series, first.levels[name])
+    if not any(len(part) for part in parts):
+        return _no_values(label, series)
     if parts[0].shape[1] > 1:
         values, how = _projection(parts)
         return _numbers(values, f"{label}, {how}", series)
@@ -96,8 +98,6 @@ def samples_picture(tables: Sequence[Table], series: tuple[str, ...], j: int, la
 def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], origin: float | None = None) -> Picture:
     """Numbers as bars where few are different, as a histogram elsewhere."""
     distinct = np.unique(np.concatenate(values))
-    if not len(distinct):
-        return _no_values(label, series)
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
         return _bars(codes, label, series, tuple(value_name(value, origin) for value in distinct.tolist()))
@@ -133,11 +133,13 @@ def _projection(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
     centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
     spread[spread == 0] = 1.0
     standard = [(part - centre) / spread for part in parts]
+    away = [np.sqrt((part**2).mean(axis=1)) for part in standard]
+    if not all(len(part) for part in parts):
+        return away, "distance from the common centre"
     direction = standard[1].mean(axis=0) - standard[0].mean(axis=0)
     length = float(np.linalg.norm(direction))
     direction = direction / length if length > 0 else np.full(len(direction), len(direction) ** -0.5)
     along = [part @ direction for part in standard]
-    away = [np.sqrt((part**2).mean(axis=1)) for part in standard]
     if _ks_distance(along) >= _ks_distance(away):
         return along, "along the line through the two means"
     return away, "distance from the common centre"
@@ -203,10 +205,10 @@ def response_picture(table: Table, response: ShownResponse, j: int) -> Picture:
     own, levels = table.levels.get(name), response.levels
     columns = feature_columns(table, j)
     present = present_rows(columns) & ~np.isnan(response.values)
+    if not present.any():
+        return _no_values(name, (response.label,))
     values, label = first_component(columns[present], name)
     target = response.values[present]
-    if not len(values):
-        return _no_values(label, (response.label,))
     named = [f"{abbreviated(response.label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
     if own is not None and levels is not None:
         return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
