@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernsift import compare
+from kernsift import compare, screen
 from kernsift.data.inputs import as_table
 from kernsift.estimators.block_sizes import feature_blocks
 from kernsift.estimators.null_laws.permutation_law import invariants
@@ -334,3 +334,41 @@ def test_views_of_groups_are_those_of_their_whole_factors(kernel, monkeypatch):
         if len(found) == 2:
             inner = found[0].factor[0] @ found[1].factor[0].T
             np.testing.assert_allclose(found[0].inner(found[1])[0], inner, atol=1e-10 * np.abs(inner).max())
+
+
+@pytest.mark.parametrize("scale", [1e-69, 1e-40, 1e40, 1e69])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"k": 1},
+        {"groups": {"g": ["a", "b"]}},
+        {"strata": np.arange(60) % 3},
+        {"paired": np.arange(60) // 2},
+        {"given": np.arange(60) % 7},
+        {"distinct": True},
+    ],
+    ids=lambda options: "".join(options),
+)
+def test_a_linear_kernel_in_any_units(options, scale):
+    """Sixth powers of the values overflow from 1e52 on, and vanish below 1e-54."""
+    rng = np.random.default_rng(0)
+    pd = pytest.importorskip("pandas")
+    label = np.arange(60) % 2
+    X = pd.DataFrame(rng.normal(size=(60, 3)) + 0.5 * label[:, None], columns=list("abc"))
+    plain, scaled = (compare(table, by=label, kernel="linear", random_state=0, **options) for table in (X, X * scale))
+    np.testing.assert_allclose(scaled.all_pvalues, plain.all_pvalues, rtol=1e-6)
+    np.testing.assert_allclose(scaled.effects, plain.effects, atol=1e-6)
+    assert plain.pvalues.min() < 0.05
+
+
+@pytest.mark.parametrize("scale", [1e-69, 1e69])
+def test_whole_data_sets_with_a_linear_kernel_in_any_units(scale):
+    rng = np.random.default_rng(0)
+    reference, one, two = rng.normal(size=(40, 3)), rng.normal(size=(30, 3)) + 1.0, rng.normal(size=(30, 3))
+    plain, scaled = (
+        screen(reference * unit, {"one": one * unit, "two": two * unit}, kernel="linear", random_state=0)
+        for unit in (1.0, scale)
+    )
+    np.testing.assert_allclose(scaled.all_pvalues, plain.all_pvalues, rtol=1e-6)
+    assert plain["one"].rejected

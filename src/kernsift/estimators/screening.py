@@ -32,7 +32,7 @@ from kernsift.estimators.statistics import (
     scores_of,
 )
 from kernsift.estimators.ustatistic import require_rows
-from kernsift.estimators.views import fitted
+from kernsift.estimators.views import fitted, of_usable_size
 from kernsift.estimators.witness_scores import witness_scores
 from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, take, to_numpy
 from kernsift.execution.progress import report_progress
@@ -127,12 +127,13 @@ class _Measured(NamedTuple):
 
 def _views(
     table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
-) -> list[View] | list[GroupView]:
+) -> Sequence[View | GroupView]:
     """The factors of all rows under each kernel view, with one point per row."""
     values = table.values
     ones = _ones(table.n, values)
     landmarks = landmark_rows(table.n, rng)
-    return group_views(kernel_views(kernels, adaptive), Grid(values, None), ones, np.array([0]), landmarks)
+    views = group_views(kernel_views(kernels, adaptive), Grid(values, None), ones, np.array([0]), landmarks)
+    return [of_usable_size(view, kernels) for view in views]
 
 
 def _ones(rows: int, prototype: Array) -> Array:

@@ -150,13 +150,15 @@ def fitted_views(
         kinds |= dict.fromkeys(("scale", "location-scale", "narrow", "local"), second)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
-        fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
+        scaled = [of_usable_size(view, kernels) for view in views]
+        fits = {kind: fit(view, counts, n) for kind, view in zip(different, scaled, strict=True)}
         return {name: fits[id(kinds[name])] for name in names}
     wide: View | None = None
     ranks: tuple[Array, np.ndarray] | None = None
     for name in names:
         if name == "plain":
-            found[name] = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
+            plain = KernelView(kernels).view(grid, counts, features, landmarks)
+            found[name] = fit(of_usable_size(plain, kernels), counts, n)
         elif name in ("wide", "moments", "scale", "location-scale"):
             own = kernels.select(features).rescaled(WIDE)
             if name != "wide" and grid.missing:
@@ -179,6 +181,11 @@ def fitted_views(
                 own_view = fit(RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
+
+
+def of_usable_size(view: View | GroupView, kernels: FeatureKernels) -> View | GroupView:
+    """A view whose third moments, sixth powers of the values of a linear kernel, neither overflow nor vanish."""
+    return view.of_size_one() if kernels.kernel.unbounded else view
 
 
 def views_of_levels(

@@ -106,6 +106,11 @@ class GroupView:
             out[0, :, part] = weights @ (self.landmarks.at(values[part]) - self.mean).T
         return out
 
+    def of_size_one(self) -> GroupView:
+        """The kernel times a power of 2, as `View.of_size_one`."""
+        unit = root_unit(self.sizes.max())
+        return replace(self, weights=self.weights / unit, sizes=self.sizes / unit**2)
+
     def thinned(self, rows: np.ndarray | None, count: int) -> Callable[[], np.ndarray]:
         """The factor's first `count` directions at some rows, on demand; the sums over all rows are not kept."""
         values, chosen = self.values, slice(None) if rows is None else rows
@@ -168,7 +173,7 @@ class GroupView:
         n = len(self.values)
         diagonal, square, leading = np.empty((1, n)), np.empty((1, n)), np.empty((1, count, n))
         # Kernels without a bound have values beyond those of single precision. Units of 2^k change no digit.
-        kernel, unit = _unit(np.diagonal(self.second[self.place, self.place]).max()), _unit(self.sizes.max())
+        kernel, unit = root_unit(np.diagonal(self.second[self.place, self.place]).max()), root_unit(self.sizes.max())
         weights = (self.weights.T * (kernel / unit)).astype(np.float32)
         level, sizes = level / unit**2, (self.sizes[0] / unit**2).astype(np.float32)
 
@@ -189,9 +194,9 @@ class GroupView:
         return diagonal * unit**2, square * unit**4, leading * unit, along * unit**3
 
 
-def _unit(square: float) -> float:
-    """The power of 2 next above the root of a number, which is at least 0."""
-    return float(2.0 ** np.frexp(np.sqrt(square))[1])
+def root_unit(square: Any) -> Any:
+    """The powers of 2 next above the roots of numbers, which are at least 0."""
+    return np.ldexp(1.0, np.frexp(np.sqrt(square))[1])
 
 
 def views_of_rows(

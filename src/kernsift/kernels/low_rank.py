@@ -28,7 +28,7 @@ from kernsift.execution.arrays import (
 )
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views_of_rows
+from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, root_unit, views_of_rows
 from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
@@ -72,6 +72,11 @@ class View(NamedTuple):
         values = xp.where(some, self.sizes, 1.0)
         weight = xp.where(some, values ** ((power - 1.0) / 2.0), 0.0)
         return View(self.factor * weight[:, :, None], xp.where(some, values**power, 0.0))
+
+    def of_size_one(self) -> View:
+        """The kernels times powers of 2, so that the largest eigenvalue of each is near 1."""
+        unit = asarray_like(root_unit(to_numpy(self.sizes).max(axis=1, keepdims=True)), self.sizes)
+        return View(self.factor / unit[:, :, None], self.sizes / unit**2)
 
     def leading(self, count: int) -> View:
         """The first directions alone, all with eigenvalue 1."""
