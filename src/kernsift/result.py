@@ -186,7 +186,7 @@ class Result:
 
     @property
     def cluster_labels(self) -> np.ndarray:
-        """(k,) the cluster of each discovery, counted from 0; -1 for the other listed features."""
+        """Cluster (k,) of each discovery, counted from 0; -1 for the other listed features."""
         return self.redundancy.labels
 
     @property
@@ -208,22 +208,30 @@ class Result:
 
     @property
     def effects(self) -> np.ndarray | None:
-        """(k,) effect sizes in [0, 1], in a short list median-unbiased; None if the estimator has none."""
+        """Effect sizes (k,) in [0, 1]: kernel correlations; None if the estimator has none.
+
+        In a short list they are median-unbiased after the selection; `raw_effects` ignore it.
+        """
         return self.estimates.effects
 
     @property
     def raw_effects(self) -> np.ndarray | None:
-        """(k,) effect sizes that ignore the selection; None if the estimator has none."""
+        """Effect sizes (k,) that ignore the selection; None if the estimator has none."""
         return self.estimates.raw_effects
 
     @property
     def intervals(self) -> np.ndarray | None:
-        """(k, 2) confidence intervals of `effects`; None if the estimator has none."""
+        """Confidence intervals (k, 2) of `effects`; None if the estimator has none, NaN beyond the first 1000 features.
+
+        If every feature is tested and corrected, the expected share of discoveries whose interval misses the true
+        effect is at most 1 - `confidence_level` (false coverage rate), and intervals of the other features begin at 0.
+        Without a correction each interval has that level by itself, and in a short list conditionally on the selection.
+        """
         return self.estimates.intervals
 
     @property
     def all_rejected(self) -> np.ndarray:
-        """(d,) which of all features are significant, in table order, whatever is listed."""
+        """Which of all d features are significant, in table order, whatever is listed."""
         return significant(self.all_adjusted_pvalues, self.alpha)
 
     @property
@@ -233,7 +241,7 @@ class Result:
 
     @property
     def missing(self) -> np.ndarray:
-        """(k,) share of the rows without a value of each listed feature."""
+        """Share of the rows (k,) without a value of each listed feature."""
         if self.question == "screen" or not self.rows:
             return np.zeros(len(self.selected))
         return np.maximum(1.0 - self.n[self.selected] / sum(self.rows), 0.0)
