@@ -18,22 +18,35 @@ def _cell(known: pd.DataFrame, name: str) -> str:
 
 
 def _levels(records: pd.DataFrame) -> str:
-    """Methods side by side, the share of data sets with a warning, and where kernsift is clearly above KCI."""
+    """Methods side by side, the share of data sets with a warning, and where kernsift is clearly above KCI.
+
+    Methods that were run in fewer than half of the rows have a table of their own.
+    """
+    settings = [(setting, own.set_index("method")) for setting, own in records.groupby(["case", "n", "p"], sort=False)]
+    runs = records.method.value_counts()
     methods = list(dict.fromkeys(records.method))
-    lines, above, both = [], [], 0
-    for (case, n, p), own in records.groupby(["case", "n", "p"], sort=False):
-        known = own.set_index("method")
-        cells = [_cell(known, name) for name in methods]
+    common, rare = ([name for name in methods if (runs[name] < len(settings) / 2) == few] for few in (False, True))
+    lines, rare_lines, above, both = [], [], [], 0
+    for (case, n, p), known in settings:
         row = [str(case), f"{n:,}", str(p)]
+        cells = [_cell(known, name) for name in common]
         lines.append([*row, *cells, f"{known.note['kernsift']:.2f}", str(known.trials["kernsift"])])
+        if any(name in known.index for name in rare):
+            rare_lines.append([*row, *(_cell(known, name) for name in rare)])
         if "KCI" in known.index:
             both += 1
             difference = known.value["kernsift"] - known.value["KCI"]
             if difference > 2 * (known.sd**2 / known.trials)[["kernsift", "KCI"]].sum() ** 0.5:
                 above.append(f"{', '.join(row)} confounders (by {difference:.3f})")
-    found = table(["case", "n", "confounders", *methods, "warned", "data sets"], lines)
+    head = ["case", "n", "confounders"]
     said = "; ".join(above) if above else "none"
-    return f"{found}\n\nRows in which kernsift is above KCI by more than two standard errors, of {both}: {said}."
+    return "\n\n".join(
+        [
+            table([*head, *common, "warned", "data sets"], lines),
+            f"Rows in which kernsift is above KCI by more than two standard errors, of {both}: {said}.",
+            *([table([*head, *rare], rare_lines)] if rare else []),
+        ]
+    )
 
 
 def _power(records: pd.DataFrame) -> str:
