@@ -27,8 +27,6 @@ INDEX_MODE: Literal["clip", "raise"] = "clip"
 """The mode of NumPy's `take`. Indices are known to be valid, and "clip" skips the bounds check; tests set "raise"."""
 RUN = 1 << 16
 """Values per pass, so that they and their codes stay in the cache, and threads do not wait between short passes."""
-# Rows that are transposed at a time, at least.
-_LINES = 1 << 8
 
 
 def _numpy() -> Any:
@@ -224,8 +222,7 @@ def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
 def sorted_columns(array: Array) -> Array:
     """The columns of an (n, p) array, each in increasing order, as rows: (p, n)."""
     if isinstance(array, np.ndarray):
-        # Copied first, so that the sorted axis is contiguous.
-        rows = np.array(array.T, order="C")
+        rows = transposed(array)  # so that the sorted axis is contiguous
         rows.sort(axis=1)
         return rows
     xp = namespace(array)
@@ -245,14 +242,7 @@ def transposed(array: Array) -> Array:
     """The transpose of an (n, p) array, contiguous in memory."""
     if compat.is_torch_array(array):
         return array.mT.contiguous()
-    if not isinstance(array, np.ndarray):
-        return namespace(array).matrix_transpose(array)
-    out = np.empty(array.shape[::-1], dtype=array.dtype)
-    # By blocks of rows, whose cache lines are then reused for the next column.
-    step = max(_LINES, RUN // max(array.shape[1], 1))
-    for rows in slices(0, len(array), step):
-        out[:, rows] = array[rows].T
-    return out
+    return np.array(array.T, order="C") if isinstance(array, np.ndarray) else namespace(array).matrix_transpose(array)
 
 
 def column_sums(array: Array) -> Array:
