@@ -1,9 +1,10 @@
 """Redundant discoveries: clusters of similar features, and the features that add to those before them.
 
 **Clusters.** Two features are similar if the null correlation of their scores is at least 0.3: a chance finding in one
-of them is likely to be one in the other. For jointly normal features and a smooth kernel it is about their squared
-correlation, and less for narrow kernels. The best discovery and all that are similar to it are the first cluster; the
-best of the rest begins the next. P-values do not depend on clusters.
+of them is likely to be one in the other. All are taken to be tested with the same view of the response, as two copies
+may have their smallest p-values under different ones. For jointly normal features and a smooth kernel the correlation
+is about their squared correlation, and less for narrow kernels. The best discovery and all that are similar to it are
+the first cluster; the best of the rest begins the next. P-values do not depend on clusters.
 
 **Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
 (`kernsift.estimators.conditional.estimator`), and kept if its conditional p-value is at most the level that the

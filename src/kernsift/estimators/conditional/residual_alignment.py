@@ -156,10 +156,10 @@ class ResidualAlignment:
         return replace(self, winners=tuple(winner for winner in self.winners if winner.feature in named))
 
     def among(self, features: np.ndarray) -> np.ndarray:
-        """(k, k) correlations of the named features with each other."""
-        known = self._by_feature
+        """(k, k) correlations of the named features with each other, as if all had the same view of the response."""
+        known, pair = self._by_feature, self.winners[0].pair
         chosen = tuple(
-            known[feature]._replace(feature=place)
+            known[feature]._replace(feature=place, pair=pair)
             for place, feature in enumerate(features.tolist())
             if feature in known
         )

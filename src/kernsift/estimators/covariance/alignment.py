@@ -131,19 +131,17 @@ class AlignmentCovariance(ScorePaths):
         return replace(self, factors=tuple(kept))
 
     def among(self, features: np.ndarray) -> np.ndarray:
-        """(k, k) correlations of the named features with each other."""
+        """(k, k) correlations of the named features with each other, as if all had the same view of the response.
+
+        Which view has the smallest p-value is chance, and says nothing about what two features have in common.
+        """
         out = np.zeros((len(features), len(features)))
-        place = {feature: i for i, feature in enumerate(features.tolist())}
-        targets = {feature: factor.target for factor in self.factors for feature in factor.features.tolist()}
-        runs: dict[str, list[int]] = {}
-        for feature in features.tolist():
-            runs.setdefault(targets[feature], []).append(feature)
-        parts = [np.array(run[some]) for run in runs.values() for some in slices(0, len(run), _TOGETHER)]
-        gathered_parts = [(part, _thinned(gathered(self.factors, part))) for part in parts]
-        for one, own in gathered_parts:
-            for other, theirs in gathered_parts:
-                rows, columns = ([place[feature] for feature in some.tolist()] for some in (one, other))
-                out[np.ix_(rows, columns)] = self._correlation(own, theirs)
+        places = list(slices(0, len(features), _TOGETHER))
+        parts = [_thinned(gathered(self.factors, features[some])) for some in places]
+        parts = [part._replace(targets=np.full(len(part.targets), parts[0].targets[0])) for part in parts]
+        for some, own in zip(places, parts, strict=True):
+            for others, theirs in zip(places, parts, strict=True):
+                out[some, others] = self._correlation(own, theirs)
         out *= np.outer(self.varies[features], self.varies[features])
         np.fill_diagonal(out, self.varies[features])
         return out
