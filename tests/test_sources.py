@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -840,6 +841,25 @@ def test_statistics_of_durations_are_not_taken_for_days(tmp_path: Path, unit: st
     assert np.array_equal(found.low, [1 / 24, 1]) and np.array_equal(found.high, [30 / 24, 30])
     table, _ = as_pair(path, path, memory="64MB")
     assert np.array_equal(np.asarray(table.values)[:, 0], np.array(hours) / 24)
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_durations_are_the_same_numbers_in_every_library(tmp_path: Path, unit: str) -> None:
+    """To the last bit, as equal durations would be different values; and nanoseconds count."""
+    counts = np.r_[np.arange(1000) * 1000, np.arange(1, 1000), 86_400_000_000 * np.arange(1, 60)]
+    exact = counts * (1 if unit == "us" else Fraction(1, 1000))
+    days = np.array([float(one // 1) + float(one % 1) for one in exact]) / 86400e6
+    times = counts.astype(f"m8[{unit}]")
+    table = pa.table({"took": pa.array(times)})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    pa.feather.write_feather(table, tmp_path / "t.feather")
+    frames = [pd.DataFrame({"took": times}), pl.DataFrame({"took": times}), table, {"took": times}]
+    frames.append(pd.DataFrame({"took": pd.array(times, dtype=pd.ArrowDtype(pa.duration(unit)))}))
+    for frame in frames:
+        np.testing.assert_array_equal(read_columns(frame, "X").values[:, 0], days)
+    for file in ("t.parquet", "t.feather"):
+        source = open_source(tmp_path / file, "X")
+        np.testing.assert_array_equal(source.read([0]).values[:, 0], days)
 
 
 def test_dates_and_durations_are_days(tmp_path: Path) -> None:

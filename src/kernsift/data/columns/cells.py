@@ -44,7 +44,8 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
         stamps = series.cast(nw.Datetime("us")) if isinstance(dtype, nw.Date) else series
         return ColumnCells(_days(stamps.dt.timestamp("us")), "date")
     if isinstance(dtype, nw.Duration):
-        return ColumnCells(_days(series.dt.total_microseconds()), "duration")
+        # The library's own conversion to microseconds cuts off numbers of seconds in floating point.
+        return array_column(np.asarray(series.to_numpy()), name, argument)
     if dtype.is_numeric():
         single = isinstance(dtype, nw.Float32)
         if isinstance(dtype, nw.Decimal) and not nw.dependencies.is_polars_series(series.to_native()):
@@ -110,8 +111,9 @@ def array_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
         dtype = np.float32 if values.dtype == np.float32 else np.float64
         return ColumnCells(values.astype(dtype), number_kind(values.dtype))
     if kind in "Mm":
-        unit = values.astype(f"{kind}8[us]")
-        days = np.where(np.isnat(unit), np.nan, unit.astype(np.int64) / MICROSECONDS)
+        whole = values.astype(f"{kind}8[us]")
+        beyond = (values - whole).astype("m8[ns]").astype(np.int64) / 1000.0 if kind == "m" else 0.0
+        days = np.where(np.isnat(whole), np.nan, (whole.astype(np.int64) + beyond) / MICROSECONDS)
         return ColumnCells(days, number_kind(values.dtype))
     if kind == "S":
         values = np.char.decode(values, "utf-8", "replace")

@@ -89,15 +89,20 @@ def _numbers(column: Any, out: np.ndarray, rows: np.ndarray | None) -> None:
 
 
 def _microseconds(column: Any) -> Any:
-    """Dates, times and durations as whole numbers."""
+    """Dates and times as whole numbers, and durations, which may be of nanoseconds."""
     import pyarrow as pa
+    from pyarrow import compute
 
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us"))
     elif pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us"), safe=False)
+        whole = column.cast(pa.duration("us"), safe=False).cast(pa.int64())
+        if column.type.unit != "ns":
+            return whole
+        beyond = compute.subtract(column.cast(pa.int64()), compute.multiply(whole, 1000))
+        return compute.add(whole.cast(pa.float64(), safe=False), compute.divide(beyond.cast(pa.float64()), 1000.0))
     else:
         column = column.cast(pa.time64("us"), safe=False)
     return column.cast(pa.int64())
