@@ -862,6 +862,18 @@ def test_durations_are_the_same_numbers_in_every_library(tmp_path: Path, unit: s
         np.testing.assert_array_equal(source.read([0]).values[:, 0], days)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_dates_far_away_are_days_in_every_library(tmp_path: Path, zone: str | None) -> None:
+    """31 December 9999 stands for "until further notice" in many tables."""
+    stamps = [dt.datetime(9999, 12, 31), None, dt.datetime(1970, 1, 2, 12), dt.datetime(1, 1, 1)]
+    days = [(dt.date(9999, 12, 31) - dt.date(1970, 1, 1)).days, np.nan, 1.5, 1 - dt.date(1970, 1, 1).toordinal()]
+    table = pa.table({"until": pa.array(stamps, pa.timestamp("us", zone))})
+    path = write_parquet(table, tmp_path / "t.parquet")
+    for data in (table, table.to_pandas(types_mapper=pd.ArrowDtype), pl.from_arrow(table), table.to_pandas()):
+        np.testing.assert_array_equal(read_columns(data, "X").values[:, 0], days)
+    np.testing.assert_array_equal(open_source(path, "X").read([0]).values[:, 0], days)
+
+
 def test_dates_and_durations_are_days(tmp_path: Path) -> None:
     stamps = [dt.datetime(2020, 1, 1, 12), None, dt.datetime(2020, 1, 3)]
     table = pa.table(

@@ -97,7 +97,9 @@ def sorted_codes(codes: np.ndarray, texts: Sequence[str | None]) -> tuple[np.nda
 
 
 def _days(microseconds: nw.Series[Any]) -> np.ndarray:
-    return np.asarray(microseconds.cast(nw.Float64).to_numpy(), dtype=np.float64) / MICROSECONDS
+    # Arrow refuses to round to floating point, as for the year 9999.
+    days = np.asarray(microseconds.fill_null(0).to_numpy(), dtype=np.float64) / MICROSECONDS
+    return np.where(np.asarray(microseconds.is_null().to_numpy(), dtype=bool), np.nan, days)
 
 
 def _unusable(rows: int, kind: str) -> ColumnCells:
