@@ -1,11 +1,11 @@
 """Mutation tests of the statistics: `make mutate`.
 
 mutmut makes the mutants (what is mutated, and which tests are run, is in pyproject.toml under `tool.mutmut`).
-There are thousands, so by default a sample is tried: a share of every file's mutants, and enough of small files. The
-share of all mutants that would be killed is estimated from it, with a standard error.
+There are tens of thousands, so by default a sample is tried: a share of every file's mutants, and enough of small
+files. The share of all mutants that would be killed is estimated from it, with a standard error.
 
-    python benchmarks/mutate.py                # 400 of them, about an hour on one core; --jobs 2 for two
-    python benchmarks/mutate.py --all          # every one, hours
+    python benchmarks/mutate.py                # 400 of them, some hours on one core; --jobs 2 for two
+    python benchmarks/mutate.py --all          # every one, days
     python benchmarks/mutate.py --survivors    # only those that the last run did not kill, and the table again
     python benchmarks/mutate.py --resume       # the rest of an interrupted run
 
