@@ -455,6 +455,20 @@ def test_ticks_are_written_as_the_numbers_of_a_description_are(scale: float, exp
     assert not any(re.search(r"e\+|e-?0", name) for name in names)
 
 
+def test_dates_of_ten_millennia_are_drawn() -> None:
+    """31 December 9999 stands for no end, 1 January of the year 1 for no beginning; 1e9 minutes would not fit."""
+    days = np.r_[np.arange(17_000, 17_400), np.full(200, 2_932_896), np.full(200, -719_162)]
+    frame = pd.DataFrame({"valid": np.random.default_rng(0).permutation(days).astype("M8[D]").astype("M8[s]")})
+    others = np.arange(800) % 2
+    for result in (kernsift.compare(frame, by=others, random_state=0), kernsift.relate(frame, days, random_state=0)):
+        names = re.findall(r'text-anchor="middle">(\d+)</text>', draw_picture(result.pictures[0]))
+        assert 1 < len(names) <= 4
+        result.plot_feature("valid").figure.canvas.draw()
+    response = kernsift.relate(pd.DataFrame({"x": others, "y": days}), frame["valid"], random_state=0)
+    for name in ("x", "y"):
+        response.plot_feature(name).figure.canvas.draw()
+
+
 def test_names_of_ticks_lie_inside_the_picture() -> None:
     """The first tick of numbers that begin at 1,000,000,000 is at the left end of the axis."""
     values = 1e9 + np.linspace(0.0, 600.0, 400)[:, None]

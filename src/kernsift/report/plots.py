@@ -398,6 +398,7 @@ def plot_feature(result: Result, name: Hashable | None = None, ax: Axes | None =
     ax = _axes(ax, 4.8, 3.4)
     draw: dict[type, Callable[..., None]] = {Histogram: _histogram, Bars: _bars, Boxes: _boxes, Cloud: _cloud}
     draw[type(picture)](picture, ax)
+    _within_calendar(ax)
     state = "significant" if result.rejected[row] else "not significant"
     said = result.describe(row)
     # About as many letters as fit above the axes; constrained layout makes room for more lines.
@@ -463,6 +464,16 @@ def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.ConciseDateFormatter(locator))
     return np.asarray(values) + origin - dates.date2num(np.datetime64(0, "D"))
+
+
+def _within_calendar(ax: Axes) -> None:
+    """Matplotlib has no dates before the year 1 and after 9999, where the margin of an axis may end."""
+    dates: Any = required("matplotlib.dates", "Plots need matplotlib")
+    calendar = dates.date2num(np.array(["0001-01-01", "9999-12-31"], "M8[D]"))
+    if isinstance(ax.xaxis.get_major_locator(), dates.AutoDateLocator):
+        ax.set_xlim(np.clip(ax.get_xlim(), *calendar))
+    if isinstance(ax.yaxis.get_major_locator(), dates.AutoDateLocator):
+        ax.set_ylim(np.clip(ax.get_ylim(), *calendar))
 
 
 def _points(ax: Axes) -> tuple[float, float]:

@@ -324,6 +324,8 @@ def _named_ticks(
     ends = np.array([round((origin + value) * 86400) for value in (low, high)]).astype("M8[s]")
     for unit, step in _PERIODS:
         first, last = ends.astype(f"M8[{unit}]").astype(int).tolist()
+        if last // step - first // step > 5:  # minutes of centuries would fill the memory
+            continue
         starts = np.arange(-(-first // step) * step, last + 1, step).astype(f"M8[{unit}]")
         starts = starts[(starts >= ends[0]) & (starts <= ends[1])]
         if len(starts) <= 4:
