@@ -855,6 +855,8 @@ ARGUMENTS = [
     Odd("covariance of another size", lambda: topk_pvalues(np.ones(2), np.eye(3), 1), "^cov: needs finite values of shape"),
     Odd("asymmetric covariance", lambda: topk_pvalues(np.ones(2), np.array([[1, 1], [0, 1]]), 1), "^cov: needs a symm.*pass"),
     Odd("covariance with negative eigenvalue", lambda: topk_pvalues(np.ones(2), np.array([[1, 2], [2, 1]]), 1), "^cov: needs a positive semi"),
+    Odd("covariance that is NaN in two cells", lambda: topk_pvalues(np.ones(2), np.array([[1, np.nan], [np.nan, 1]]), 1), r"^cov: needs finite values of shape .*got \(2, 2\), 2 of them not finite"),
+    Odd("a negative variance", lambda: topk_pvalues(np.ones(2), np.array([1.0, -1.0]), 1), "^cov: needs a positive semi-definite matrix or variances, got a negative var"),
     Odd("zero covariance", lambda: topk_pvalues(np.ones(2), np.zeros((2, 2)), 1).pvalues, lambda p: is_(True)(bool(0 < p[0] <= 1))),
     Odd("covariance of 1e300", lambda: topk_pvalues(np.ones(2), np.eye(2) * 1e300, 1).pvalues, lambda p: is_(True)(bool(0 < p[0] <= 1))),
     Odd("covariance of complex numbers", lambda: topk_pvalues(np.ones(2), np.eye(2) * 1j, 1), "^cov: needs finite values of shape"),

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
-from kernsift import InputError, selective_bootstrap
+from kernsift import InputError, selective_bootstrap, topk_pvalues
 from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral
@@ -411,3 +411,21 @@ def test_a_score_at_the_end_of_its_interval_is_no_evidence(sd):
         assert _open_at_tie(pieces, sd * value, sd).tolist() == [[sd * value, np.inf]]
     # Where two intervals meet, the upper one has room.
     assert _open_at_tie(np.array([[0.0, sd], [sd, 2 * sd]]), sd, sd).shape == (2, 2)
+
+
+@pytest.mark.parametrize("test", ["exact", "multiscale", "polyhedral", "naive"])
+def test_variances_are_a_diagonal_covariance(test: str) -> None:
+    rng = np.random.default_rng(0)
+    scores, variances = rng.normal(size=30), rng.uniform(0.5, 2.0, 30)
+    one, other = (topk_pvalues(scores, cov, 5, test, random_state=0) for cov in (variances, np.diag(variances)))
+    np.testing.assert_array_equal(one.selected, other.selected)
+    np.testing.assert_allclose(one.pvalues, other.pvalues, rtol=1e-6)
+
+
+def test_independent_scores_need_no_matrix() -> None:
+    """A matrix of 200,000 scores has 320 GB. The largest of independent scores has a truncated normal law."""
+    scores = np.random.default_rng(0).normal(size=200_000)
+    selected, pvalues = topk_pvalues(scores, np.ones(len(scores)), 3)
+    best = np.argsort(-scores)[:4]
+    np.testing.assert_array_equal(selected, best[:3])
+    np.testing.assert_allclose(pvalues, stats.norm.sf(scores[best[:3]]) / stats.norm.sf(scores[best[3]]), rtol=1e-9)

@@ -26,7 +26,7 @@ from kernsift.estimators.conditional.estimator import conditional_hsic, conditio
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.covariance import rows_in_use
 from kernsift.estimators.restricted.estimator import restricted_hsic, restricted_mmd
-from kernsift.estimators.scores import DenseCovariance, Scores
+from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.execution.notes import add_note
 from kernsift.inference import TESTS
@@ -562,7 +562,7 @@ def topk_pvalues(
     """
     values, spread = _scores("estimate", estimate, cov)
     check_selection(k, None, len(values))
-    scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
+    scores = Scores(tuple(str(i) for i in range(len(values))), values, spread)
     rule = selection_rule(k, None, scores)
     selected = rule.select(values)
     name, options = resolve("test", test, TESTS, TEST_OPTIONS)
@@ -629,9 +629,7 @@ def selective_bootstrap(
     )
     if not selection(values[None, :])[0]:
         raise InputError("in_selection: must hold at mean, as only selected hypotheses are tested; it does not.")
-    return region_test(
-        values, DenseCovariance(spread), hypothesis, selection, replicates, np.asarray(scales, float), model, rng
-    )
+    return region_test(values, spread, hypothesis, selection, replicates, np.asarray(scales, float), model, rng)
 
 
 def _indicated(argument: str, region: Callable[[np.ndarray], Any], vectors: np.ndarray) -> np.ndarray:
@@ -645,8 +643,8 @@ def _indicated(argument: str, region: Callable[[np.ndarray], Any], vectors: np.n
     return found.astype(bool)
 
 
-def _scores(argument: str, given: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (d,) and their covariance (d, d) as checked arrays; variances become a diagonal matrix."""
+def _scores(argument: str, given: Any, cov: Any) -> tuple[np.ndarray, DenseCovariance | DiagonalCovariance]:
+    """Scores (d,) and their covariance, checked."""
     values, spread = _numbers(given), _numbers(cov)
     if values.ndim != 1 or len(values) == 0:
         raise InputError(
@@ -659,16 +657,20 @@ def _scores(argument: str, given: Any, cov: Any) -> tuple[np.ndarray, np.ndarray
         )
     if spread.shape not in [(len(values),), (len(values),) * 2] or not np.isfinite(spread).all():
         wanted = f"{(len(values),) * 2}, or variances {(len(values),)}"
-        raise InputError(
-            f"cov: needs finite values of shape {wanted}, got {spread.shape}; pass the covariance of these scores."
-        )
+        odd = np.count_nonzero(~np.isfinite(spread))
+        got = f"{spread.shape}, {odd:,} of them not finite" if odd else f"{spread.shape}"
+        raise InputError(f"cov: needs finite values of shape {wanted}, got {got}; pass the covariance of these scores.")
     if spread.ndim == 1:
-        spread = np.diag(spread)
+        if spread.min() < 0:
+            raise InputError(
+                "cov: needs a positive semi-definite matrix or variances, got a negative variance; pass a covariance."
+            )
+        return values, DiagonalCovariance(spread)
     if not np.allclose(spread, spread.T, rtol=1e-6, atol=1e-12 * np.abs(spread).max(initial=0)):
         raise InputError("cov: needs a symmetric matrix, got one that is not; pass (cov + cov.T) / 2.")
     if np.linalg.eigvalsh(spread)[0] < -1e-8 * np.abs(spread).max(initial=0):
         raise InputError("cov: needs a positive semi-definite matrix, got a negative eigenvalue; pass a covariance.")
-    return values, spread
+    return values, DenseCovariance(spread)
 
 
 def _numbers(given: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from kernsift.estimators.scores import DenseCovariance
+from kernsift.estimators.scores import Covariance
 from kernsift.inference.scaling_law import ScalingFit, fit_scaling_law, mirrored
 
 Indicator = Callable[[np.ndarray], np.ndarray]
@@ -53,7 +53,7 @@ class RegionTest:
 
 def region_test(
     mean: np.ndarray,
-    cov: DenseCovariance,
+    cov: Covariance,
     in_hypothesis: Indicator,
     in_selection: Indicator,
     replicates: int,
@@ -79,7 +79,7 @@ class _Simulation:
     """Replicates of `mean` with normal noise."""
 
     mean: np.ndarray
-    source: DenseCovariance
+    source: Covariance
     replicates: int
     rng: np.random.Generator
 
