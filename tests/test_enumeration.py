@@ -15,10 +15,22 @@ from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
     _labelled,
+    distinct_integers,
     enumerated_laws,
     log_share,
     permuted_laws,
 )
+
+
+def test_drawn_integers_are_different_in_every_order_alike():
+    rng = np.random.default_rng(0)
+    found = distinct_integers(6, 3, 60_000, rng) @ [36, 6, 1]
+    orders = [36 * a + 6 * b + c for a, b, c in permutations(range(6), 3)]
+    # Orders have equal chances: a chi-square test at level 1e-9.
+    assert stats.chisquare([np.count_nonzero(found == order) for order in orders]).pvalue > 1e-9
+    assert np.isin(found, orders).all()
+    # Half of 512 rows, of which no draw is without repeated ones at first.
+    assert (np.diff(np.sort(distinct_integers(512, 256, 2**13, rng), axis=1), axis=1) > 0).all()
 
 
 def statistics_of(factors, targets, values, cells):

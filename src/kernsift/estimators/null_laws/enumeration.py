@@ -342,8 +342,15 @@ def _drawn_rows(n: int, size: int, draws: int, rng_seed: int) -> np.ndarray:
 
 
 def distinct_integers(n: int, size: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """(draws, size) integers below n, those of a draw different; `size` is small, so that few draws are repeated."""
-    found = rng.integers(n, size=(draws, size))
-    while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(axis=1)).any():
-        found[again] = rng.integers(n, size=(int(again.sum()), size))
+    """(draws, size) integers below n, those of a draw different; `size` is at most n / 2.
+
+    Repeated ones are drawn again until all differ. As no integer differs from another in this, all have equal chances.
+    """
+    found, again = rng.integers(n, size=(draws, size)), np.arange(draws)
+    while len(again):
+        order = np.argsort(found[again], axis=1, kind="stable")
+        ordered = np.take_along_axis(found[again], order, axis=1)
+        draw, place = np.nonzero(ordered[:, 1:] == ordered[:, :-1])
+        found[again[draw], order[draw, place + 1]] = rng.integers(n, size=len(draw))
+        again = again[np.unique(draw)]
     return found

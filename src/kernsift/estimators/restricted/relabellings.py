@@ -387,7 +387,7 @@ class Relabellings:
         for own in np.unique(stratum):
             here = np.flatnonzero(stratum == own)
             size, start = int(self._strata.sizes[own]), int(self._strata.starts[own])
-            if size <= 4 * FEW_ROWS:
+            if size <= max(4 * FEW_ROWS, 2 * len(here)):
                 found = np.argsort(rng.random((_DRAWN, size)), axis=1)[:, : len(here)]
             else:
                 found = distinct_integers(size, len(here), _DRAWN, rng)
