@@ -14,6 +14,7 @@ from kernsift.data.inputs import as_table
 from kernsift.data.tables import stack
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.estimator import conditional_mmd
+from kernsift.estimators.conditional.residual_alignment import ResidualAlignment
 from kernsift.estimators.covariance import selected_factor
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.tilting import tilted_paths
@@ -240,6 +241,40 @@ def test_a_null_mate_of_a_signal_given_a_confounder() -> None:
     found, count = sum(p <= 0.05 for p in pvalues), len(pvalues)
     assert count > 50
     assert stats.binomtest(found, count, 0.06, alternative="greater").pvalue > 1e-3
+
+
+def test_a_related_score_given_a_confounder_vanishes_where_its_cross_covariance_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With linear kernels C_0 becomes s C_0, and C_1 follows by the regression among rows weighted by the response.
+
+    The rows are residuals of a regression on the confounder, those of columns also of one on the response. C_1 is 0 at
+    s = 1 - C_1 / (slope C_0), between the knots of the path, whose s have steps of 0.064.
+    """
+    found, paths = [], ResidualAlignment.paths
+
+    def kept(self: ResidualAlignment, *arguments: np.ndarray) -> list[Path | None]:
+        found.append(paths(self, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(ResidualAlignment, "paths", kept)
+    multiples = np.sort(np.append(2.5 * np.linspace(0.04, 1.0, 40), 1.0))
+    for seed in range(4):
+        rng = np.random.default_rng([35, seed])
+        z, one, other, noise = rng.standard_normal((4, 300))
+        X = np.column_stack([one, 0.8 * one + 0.6 * other]) + z[:, None]
+        y = one - 0.65 * other + noise + z
+        assert relate(X, y, given=z, k=1, kernel="linear", random_state=0).selected[0] == 0
+        basis, _ = np.linalg.qr(np.column_stack([np.ones(300), z]))
+        columns, response = (part - basis @ (basis.T @ part) for part in (X, y))
+        cross = columns.T @ response
+        within = columns - np.outer(response, cross / (response @ response))
+        slope = (within[:, 0] * within[:, 1] * response**2).sum() / (within[:, 0] ** 2 * response**2).sum()
+        (path,) = found.pop()
+        assert path is not None
+        expected = 1.0 - cross[1] / (slope * cross[0])
+        # Half a step, and a little for the penalties of the regressions.
+        assert multiples[path.values[0].argmin()] == pytest.approx(expected, abs=0.032 + 0.02)
 
 
 def copies(rng: np.random.Generator, n: int, d: int, correlation: float) -> np.ndarray:
