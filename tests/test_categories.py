@@ -95,7 +95,7 @@ def test_a_rare_class_is_found_like_by_analysis_of_variance(design):
     rng = np.random.default_rng(2)
     classes = np.repeat(np.array(list("abc")), [1400, 500, 100])
     x = rng.normal(size=(2000, 2))
-    x[:, 0] += 0.5 * (classes == "c")
+    x[:, 0] += 0.65 * (classes == "c")
     settings = {"k": None, "correction": None, "random_state": 0}
     if design == "strata":
         settings["strata"] = np.tile(["one", "two"], 1000)

@@ -263,7 +263,7 @@ def test_null_rates_hold_where_naive_ones_do_not(make, estimator, adaptive):
 
 def test_adaptive_sees_shapes_one_bandwidth_misses():
     rng = np.random.default_rng(7)
-    n = 300
+    n = 500
     modes = rng.choice([-0.9, 0.9], n) + rng.normal(scale=np.sqrt(1 - 0.81), size=n)
     X, Y = rng.normal(size=(n, 5)), rng.normal(size=(n, 5))
     Y[:, 4] = modes

@@ -129,7 +129,7 @@ def normal_scores(statistics: Sequence[PairStatistic]) -> np.ndarray:
 
 
 def correlations(statistics: Sequence[PairStatistic]) -> np.ndarray:
-    """(pairs, pairs) correlations of T over the same random signs."""
+    """(pairs, pairs) correlations of T over the same random signs; negative ones count as 0."""
     count = len(statistics)
     out = np.eye(count)
     for i, one in enumerate(statistics):
