@@ -248,6 +248,8 @@ def test_a_related_score_given_a_confounder_vanishes_where_its_cross_covariance_
 ) -> None:
     """With linear kernels C_0 becomes s C_0, and C_1 follows by the regression among rows weighted by the response.
 
+    Weights with m effective rows are shrunk towards their mean with the share 60 / (m + 60).
+
     The rows are residuals of a regression on the confounder, those of columns also of one on the response. C_1 is 0 at
     s = 1 - C_1 / (slope C_0), between the knots of the path, whose s have steps of 0.064.
     """
@@ -269,7 +271,10 @@ def test_a_related_score_given_a_confounder_vanishes_where_its_cross_covariance_
         columns, response = (part - basis @ (basis.T @ part) for part in (X, y))
         cross = columns.T @ response
         within = columns - np.outer(response, cross / (response @ response))
-        slope = (within[:, 0] * within[:, 1] * response**2).sum() / (within[:, 0] ** 2 * response**2).sum()
+        weights = response**2 / (response**2).mean()
+        effective = 300.0 / (weights**2).mean()
+        weights = (effective * weights + 60.0) / (effective + 60.0)
+        slope = (within[:, 0] * within[:, 1] * weights).sum() / (within[:, 0] ** 2 * weights).sum()
         (path,) = found.pop()
         assert path is not None
         expected = 1.0 - cross[1] / (slope * cross[0])
