@@ -261,18 +261,19 @@ def test_a_related_score_given_a_confounder_vanishes_where_its_cross_covariance_
 
     monkeypatch.setattr(ResidualAlignment, "paths", kept)
     multiples = np.sort(np.append(2.5 * np.linspace(0.04, 1.0, 40), 1.0))
+    n = 1000
     for seed in range(4):
         rng = np.random.default_rng([35, seed])
-        z, one, other, noise = rng.standard_normal((4, 300))
+        z, one, other, noise = rng.standard_normal((4, n))
         X = np.column_stack([one, 0.8 * one + 0.6 * other]) + z[:, None]
         y = one - 0.65 * other + noise + z
         assert relate(X, y, given=z, k=1, kernel="linear", random_state=0).selected[0] == 0
-        basis, _ = np.linalg.qr(np.column_stack([np.ones(300), z]))
+        basis, _ = np.linalg.qr(np.column_stack([np.ones(n), z]))
         columns, response = (part - basis @ (basis.T @ part) for part in (X, y))
         cross = columns.T @ response
         within = columns - np.outer(response, cross / (response @ response))
         weights = response**2 / (response**2).mean()
-        effective = 300.0 / (weights**2).mean()
+        effective = n / (weights**2).mean()
         weights = (effective * weights + 60.0) / (effective + 60.0)
         slope = (within[:, 0] * within[:, 1] * weights).sum() / (within[:, 0] ** 2 * weights).sum()
         (path,) = found.pop()
