@@ -15,7 +15,7 @@ tie with the observed one count in full.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
     MOST_ENUMERATED,
     OUTLIER_ROWS,
+    SMALL_ROWS,
     SPARSE,
     is_sparse,
     log_arrangements,
@@ -35,14 +36,15 @@ from kernsift.estimators.null_laws.discreteness import (
 
 # The number of sampled outcomes.
 _DRAWN = 2**13
-# Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
-# under the continuous law is below the last number.
-_DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
+# Outcomes that are sampled where fewer than these of the first sample are beyond the observed one, unless its p-value
+# under the continuous law is below the last number. Small tails of single pairs have few of the first sample, so that
+# the seed would change a score by up to 0.1.
+_DEEP, _ENOUGH, _DEEPEST = 2**16, 150, 1e-5
 # The most elements of drawn permutations, and of the factors of features that share them.
 _PERMUTED, _TOGETHER = 2**28, 2**24
-# Features whose sampled outcomes are computed at once, the elements of one temporary array, and the points whose Gram
+# Elements of the sampled statistics that are in memory at once, and of one temporary array; and the points whose Gram
 # matrix is not computed.
-_AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
+_OUTCOMES, _NUMBERS, _MANY_POINTS = 2**22, 2**21, 2**10
 
 
 class ViewedFeature(NamedTuple):
@@ -85,22 +87,48 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
 
     `rare`: whether few rows are outside the response's commonest cell.
     """
-    out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
-    gaps: list[np.ndarray | None] = [None] * len(features)
+    laws: list[Law] = [(0.0, None)] * len(features)
+    labelled, drawn = list[int](), list[int]()
+    n, most = int(features[0].counts.sum()), math.log(MOST_ENUMERATED)
     for place in sorted(range(len(features)), key=lambda place: features[place].counts.tolist()):  # for cached tables
         feature = features[place]
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
-        labellings, most = log_arrangements(cells), math.log(MOST_ENUMERATED)
+        labellings = log_arrangements(cells)
         if log_tables(counts, cells)[0] <= min(labellings, most):
-            out[place], gaps[place] = _over_tables(feature)
+            laws[place] = _over_tables(feature)
         else:
-            (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
+            few_labelled = rare and n > OUTLIER_ROWS and not is_sparse(counts)[0]
+            (labelled if labellings <= most or few_labelled else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
-        for start in range(0, len(places), _AT_ONCE):
-            some = places[start : start + _AT_ONCE]
-            for place, found in zip(some, law([features[place] for place in some], rng_seed), strict=True):
-                out[place], gaps[place] = found
-    return DiscreteLaws(out, gaps)
+        _put_laws(laws, features, places, law, rng_seed, _DRAWN)
+        if law is _over_labellings or n <= SMALL_ROWS:  # more draws of more rows take too long
+            deep = [place for place in places if _needs_more(features[place], laws[place])]
+            _put_laws(laws, features, deep, law, rng_seed, _DEEP)
+    log_pvalues, gaps = zip(*laws, strict=True)
+    return DiscreteLaws(np.array(log_pvalues), gaps)
+
+
+def _put_laws(
+    laws: list[Law],
+    features: Sequence[ViewedFeature],
+    places: Sequence[int],
+    law: Callable[..., Sequence[Law]],
+    rng_seed: int,
+    draws: int,
+) -> None:
+    """Compute the laws of the features at some places, a few at a time."""
+    step = max(1, _OUTCOMES // (draws * len(features[0].targets)))
+    for start in range(0, len(places), step):
+        some = places[start : start + step]
+        for place, found in zip(some, law([features[place] for place in some], rng_seed, draws), strict=True):
+            laws[place] = found
+
+
+def _needs_more(feature: ViewedFeature, law: Law) -> bool:
+    """Whether a sampled tail is imprecise, and not so small that the continuous law replaces it."""
+    sampled = log_arrangements(feature.joint.sum(axis=0).astype(int)) > math.log(MOST_ENUMERATED)
+    least = np.min(feature.log_tails - np.log(feature.weights))
+    return sampled and law[0] < math.log(_ENOUGH / _DRAWN) and least > math.log(_DEEPEST)
 
 
 def _over_tables(feature: ViewedFeature) -> Law:
@@ -137,7 +165,7 @@ def _tables(counts: tuple[int, ...], cells: tuple[int, ...]) -> tuple[np.ndarray
     return tables.astype(float), log_weight + margins
 
 
-def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[Law]:
+def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int) -> list[Law]:
     """All choices of the rows outside the commonest cell of the response, or drawn ones that all features share."""
     cells = features[0].joint.sum(axis=0).astype(int)
     rows, places, drawn = _labellings(tuple(cells.tolist()), draws, rng_seed)
@@ -157,13 +185,6 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
         if drawn:
             statistics[:, 0] = observed
         out.append(feature.law(statistics, feature.log_tails if drawn else None, observed, drawn=drawn))
-    if drawn and draws < _DEEP:
-        least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
-        small = (np.array([p for p, _ in out]) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
-        deep = np.flatnonzero(small).tolist()
-        found = _over_labellings([features[place] for place in deep], rng_seed, _DEEP) if len(deep) else []
-        for place, law in zip(deep, found, strict=True):
-            out[place] = law
     return out
 
 
@@ -297,38 +318,47 @@ def arrangements(cells: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[Law]:
+def _over_draws(features: Sequence[ViewedFeature], rng_seed: int, draws: int) -> list[Law]:
     """Sampled rows of the response for the rows of columns that differ from their commonest value."""
     cells = features[0].joint.sum(axis=0).astype(int)
-    statistics = np.empty((len(features[0].targets), len(features), _DRAWN + 1))
-    for pair, target in enumerate(features[0].targets):
-        products = _drawn_products(tuple(cells.tolist()), rng_seed, target.shape, target.tobytes())
-        size = (math.isqrt(8 * products.shape[1] + 1) - 1) // 2
-        weights = np.zeros((len(features), size, size))
+    n, targets = int(cells.sum()), features[0].targets
+    # Rows that suffice for any column whose outcomes are sampled.
+    size = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= FEW_ROWS else SPARSE
+    weights = list[np.ndarray]()
+    statistics = np.empty((len(targets), len(features), draws + 1))
+    for pair, target in enumerate(targets):
+        # Features with the same view, as of ranks without ties, have the same weights.
+        alike = len({id(feature.factors[pair]) for feature in features}) == 1
+        weights.append(np.array([_row_weights(one, pair, size) for one in (features[:1] if alike else features)]))
         for place, feature in enumerate(features):
-            # T = |sum over the column's other rows of (f - f_common) g'|^2, g the factor of the response's row.
-            common = int(feature.counts.argmax())
-            others = np.delete(np.arange(len(feature.counts)), common)
-            differences = feature.factors[pair][:, others] - feature.factors[pair][:, [common]]
-            gram, seen = differences.T @ differences, feature.joint[others] @ target.T
-            values = np.repeat(np.arange(len(others)), feature.counts[others])
-            weights[place, : len(values), : len(values)] = gram[np.ix_(values, values)]
-            statistics[pair, place, 0] = (gram * (seen @ seen.T)).sum()
-        upper = np.triu_indices(size)
-        twice = np.where(upper[0] == upper[1], 1.0, 2.0)
-        statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
+            statistics[pair, place, 0] = ((feature.factors[pair] @ feature.joint @ target.T) ** 2).sum()
+    codes, (first, second), points = np.repeat(np.arange(len(cells)), cells), np.triu_indices(size), len(cells)
+    grams = [target.T @ target if points <= _MANY_POINTS else None for target in targets]
+    step = max(1, _NUMBERS // (16 * len(first)))  # so that products stay in the cache of the processor
+    for begin in range(0, draws, _DRAWN):
+        rows = codes[_drawn_rows(n, size, _DRAWN, rng_seed + begin)]
+        for start in range(0, _DRAWN, step):
+            some = rows[start : start + step]
+            place, end = some[:, first] * points + some[:, second], begin + start + len(some)
+            for pair, (target, gram) in enumerate(zip(targets, grams, strict=True)):
+                if gram is None:
+                    drawn = target.T[some]
+                    products = (drawn @ drawn.transpose(0, 2, 1))[:, first, second]
+                else:
+                    products = np.take(gram, place, mode="clip")  # skips NumPy's check of bounds
+                statistics[pair, :, begin + start + 1 : end + 1] = weights[pair] @ products.T
     return [feature.law(statistics[:, place], feature.log_tails) for place, feature in enumerate(features)]
 
 
-@lru_cache(maxsize=4)
-def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
-    """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
-    factor, n = np.frombuffer(target).reshape(shape), sum(cells)
-    # Rows that suffice for any column whose outcomes are sampled.
-    most = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= FEW_ROWS else SPARSE
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(n, most, _DRAWN, rng_seed)]
-    first, second = np.triu_indices(rows.shape[1])
-    return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
+def _row_weights(feature: ViewedFeature, pair: int, size: int) -> np.ndarray:
+    """Weights of the products g'g of pairs of rows in T = |sum over the column's other rows of (f - f_common) g'|^2."""
+    common = int(feature.counts.argmax())
+    others = np.delete(np.arange(len(feature.counts)), common)
+    differences = feature.factors[pair][:, others] - feature.factors[pair][:, [common]]
+    values = np.repeat(np.arange(len(others)), feature.counts[others])
+    products = np.zeros((size, size))
+    products[: len(values), : len(values)] = (differences.T @ differences)[np.ix_(values, values)]
+    return (2.0 * products - np.diag(products.diagonal()))[np.triu_indices(size)]
 
 
 @lru_cache(maxsize=4)
