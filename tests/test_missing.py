@@ -159,6 +159,23 @@ def test_what_cannot_be_tested_is_told() -> None:
     assert frame["n"].tolist() == found.n[found.selected].tolist()
 
 
+@pytest.mark.parametrize("strata", [False, True])
+def test_pvalues_of_a_sample_with_one_value_are_exact_over_all_rows_that_it_may_be(strata: bool) -> None:
+    rows = np.random.default_rng(3).standard_cauchy((14, 2))
+    rows[11:, 1] = np.nan
+    pvalues = []
+    for alone in range(11):
+        others = np.delete(rows[:11], alone, axis=0)
+        samples = others, rows[[alone, 11, 12, 13]]
+        given = {"strata": (np.zeros(10), np.zeros(4))} if strata else {}
+        pvalues.append(compare(*samples, random_state=0, **given).all_pvalues[1])
+        assert compare(*samples[::-1], random_state=0).all_pvalues[1] == exactly(pvalues[-1])
+        by_label = relate(np.vstack(samples), ["x"] * 10 + ["y"] * 4, random_state=0)
+        assert by_label.all_pvalues[1] == exactly(pvalues[-1])
+    found = np.array(pvalues)
+    assert found == exactly((found <= found[:, None] * (1 + 1e-9)).mean(axis=1))
+
+
 def test_every_kind_of_gap() -> None:
     import pandas as pd
     import polars as pl

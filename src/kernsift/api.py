@@ -257,7 +257,8 @@ def compare(
         def measure(
             samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
         ) -> Scores | None:
-            if min(sample.n for sample in samples) < 2:
+            least = 1 if call.estimator == "complete" else 2  # a row among many others has a permutation law
+            if min(sample.n for sample in samples) < least:
                 return None
             table = stack(samples)
             if confounders is not None:
