@@ -76,8 +76,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """
         self._check(y)
         X, y = self._validated(X, y)
-        for collected in ("_rows_elsewhere", "_buffer"):
-            self.__dict__.pop(collected, None)
+        self.__dict__.pop("_buffer", None)
         labels = {"strata": strata, "paired": paired, "unit": unit}
         rows: dict[str, Any] = {name: _row_labels(name, part) for name, part in labels.items() if part is not None}
         if given is not None:
@@ -89,8 +88,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """Collect rows in batches.
 
         `finish` tests the features, with the result of `fit` on all rows so far, for every estimator. The rows are
-        kept in memory for it. A pickle holds the result and not the rows, so no rows can be added to a selector that
-        was unpickled. After `fit` the first call begins a new collection.
+        kept in memory for it, and in pickles. After `fit` the first call begins a new collection.
 
         Parameters
         ----------
@@ -108,11 +106,6 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         buffer: RowBuffer | None = self.__dict__.get("_buffer")
         if isinstance(y, np.ndarray) and y.dtype.names is not None:
             raise InputError("y: a censored response cannot arrive in pieces; pass all rows to fit.")
-        if "_rows_elsewhere" in self.__dict__:
-            raise InputError(
-                f"X: no more rows can be added to a copy or pickle, which does not hold the {self._rows_elsewhere} "
-                "rows that came before; pass them all to a clone of this selector."
-            )
         X, y = self._validated(X, y, first=buffer is None, least=1)
         check_row_count("y", len(y), X.shape[0])
         if buffer is None:
@@ -125,7 +118,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
     def finish(self) -> Self:
         """Test the features on the rows that `partial_fit` collected.
 
-        `transform`, `get_support` and pickling call it. `result_`, `support_`, `scores_` and `pvalues_` exist from then
+        `transform` and `get_support` call it. `result_`, `support_`, `scores_` and `pvalues_` exist from then
         on, until `partial_fit` adds rows.
         """
         rows: RowBuffer | None = self.__dict__.get("_buffer")
@@ -134,16 +127,6 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         elif "result_" not in self.__dict__:
             self._test_rows(*rows.joined())
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state of a pickle: the result without the collected rows."""
-        if "_buffer" in self.__dict__:
-            self.finish()
-        state = dict(super().__getstate__())
-        buffer: RowBuffer | None = state.pop("_buffer", None)
-        if buffer is not None:
-            state["_rows_elsewhere"] = buffer.rows
-        return state
 
     def _check(self, y: Any) -> None:
         check_choice("keep", self.keep, ("auto", "selected", "rejected"))

@@ -20,7 +20,6 @@ class RowBuffer:
     """Pieces of a table and of its response, in the order in which they came."""
 
     def __init__(self) -> None:
-        self.rows = 0
         self._pieces: list[tuple[Any, Any]] = []
 
     def add(self, X: Any, y: Any) -> None:
@@ -33,7 +32,6 @@ class RowBuffer:
                 )
         copies = [data.copy() if isinstance(data, np.ndarray) or sparse.issparse(data) else data for data in (X, y)]
         self._pieces.append((copies[0], copies[1]))
-        self.rows += int(X.shape[0])
 
     def joined(self) -> tuple[Any, Any]:
         """All rows that arrived."""
