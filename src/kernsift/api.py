@@ -225,14 +225,12 @@ def compare(
     call = CallSettings.from_arguments("compare", locals())
     by, strata, paired, unit, given = map(as_column_name, (by, strata, paired, unit, given))
     with call.execution_context(client, X, Y):
-        given_rows = call.row_arguments(strata, paired, unit, by=by)
+        given_rows = call.row_arguments(strata, paired, unit, by=by, groups=groups, given=given)
         note_row_labels(X, by=by, strata=strata, unit=unit, given=given, Y=Y if paired is True else None)
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
-        call.check_given(
-            given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired, groups=groups
-        )
+        call.check_given(given, given_model, distinct, client)
         kinds = kinds_of_features(kinds, samples.first.names, by, strata, paired, unit)
         samples, columns, kinds = take_sample_confounders(samples, given, kinds)
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
@@ -387,12 +385,10 @@ def relate(
     call = CallSettings.from_arguments("relate", locals())
     y, strata, paired, unit, given = map(as_column_name, (y, strata, paired, unit, given))
     with call.execution_context(client, X, y):
-        given_rows = call.row_arguments(strata, paired, unit, y=y)
+        given_rows = call.row_arguments(strata, paired, unit, y=y, groups=groups, given=given)
         note_row_labels(X, y=y, strata=strata, paired=paired, unit=unit, given=given)
         X = given_rows.split(X, layer=layer, memory=memory)
-        call.check_given(
-            given, given_model, distinct, client, y=y, strata=strata, unit=unit, paired=paired, groups=groups
-        )
+        call.check_given(given, given_model, distinct, client)
         kinds = kinds_of_features(kinds, X.names, strata, paired, unit)
         X, columns, kinds = take_confounders(X, given, kinds)
         rule = keep_complete(partial(given_rows.keep, missing=missing) if given_rows else None, columns, missing)

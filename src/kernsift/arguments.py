@@ -111,28 +111,20 @@ class CallSettings:
         """Whether features are tested with several kernels."""
         return bool(self.estimator_options.get("adaptive"))
 
-    def row_arguments(self, strata: Any, paired: Any, unit: Any, **label: Any) -> RowArguments:
-        """The strata, pairs and units of rows; `label` is an argument that may name a column as well."""
-        given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
-        for argument, columns in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
-            names = column_names(columns)
-            # Repeated text values are one label for each row, not names of columns.
-            for name in names if len(names) == len(set(names)) else ():
-                if purpose.setdefault(name, argument) != argument:
-                    raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
-        if given and self.estimator != "complete" and not (self.estimator == "cross" and given.only_units):
-            able = "'complete' or 'cross'" if given.only_units else "'complete'"
+    def row_arguments(self, strata: Any, paired: Any, unit: Any, *, given: Any, **others: Any) -> RowArguments:
+        """The strata, pairs and units of rows; `given` and `others` may name columns too, a mapping in its values."""
+        _check_named_once(**others, strata=strata, paired=paired, unit=unit, given=given)
+        rows = RowArguments(self.question, strata, paired, unit)
+        if rows and self.estimator != "complete" and not (self.estimator == "cross" and rows.only_units):
+            able = "'complete' or 'cross'" if rows.only_units else "'complete'"
             raise InputError(
-                f"estimator: {given} need{'' if ' and ' in str(given) else 's'} estimator={able}, whose null law "
+                f"estimator: {rows} need{'' if ' and ' in str(rows) else 's'} estimator={able}, whose null law "
                 f"accounts for which rows are exchangeable, got {self.estimator!r}; leave out estimator=."
             )
-        return given
+        return rows
 
-    def check_given(self, given: Any, model: Any, distinct: Any, client: Any, **others: Any) -> None:
-        """Refuse arguments that a conditional test does not support, and record the others as settings.
-
-        `others` are arguments that may name columns, too, `groups` in its values.
-        """
+    def check_given(self, given: Any, model: Any, distinct: Any, client: Any) -> None:
+        """Refuse arguments that a conditional test does not support, and record the others as settings."""
         check_flag("distinct", distinct)
         if given is None and model is not None and not distinct:
             raise InputError("given_model: is the regression on the confounders given=, which are missing; pass both.")
@@ -151,13 +143,8 @@ class CallSettings:
                 f"given_model: needs a scikit-learn regressor, got {model!r}; pass for instance "
                 "HistGradientBoostingRegressor()."
             )
-        names = column_names(given)
-        for other, value in others.items():
-            parts = list(value.values()) if isinstance(value, Mapping) else [value]
-            if twice := [name for part in parts for name in column_names(part) if name in names]:
-                raise InputError(f"given: '{twice[0]}' is named by {other}= as well; name it once.")
         recorded = {
-            "given": None if given is None else names or "data",
+            "given": None if given is None else column_names(given) or "data",
             "given_model": None if model is None else repr(model),
             "distinct": distinct or None,
         }
@@ -244,6 +231,17 @@ class CallSettings:
 _BANDWIDTHS = ("auto", "adaptive", "median", "joint")
 # The settings that are arguments of public functions.
 _SETTINGS = tuple(setting.name for setting in fields(CallSettings) if setting.kw_only and setting.init)
+
+
+def _check_named_once(**arguments: Any) -> None:
+    """Refuse a column that two arguments name."""
+    purpose: dict[str, str] = {}
+    for argument, value in arguments.items():
+        for names in map(column_names, value.values() if isinstance(value, Mapping) else [value]):
+            # Repeated text values are one label for each row, not names of columns.
+            for name in names if len(names) == len(set(names)) else ():
+                if purpose.setdefault(name, argument) != argument:
+                    raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
 
 
 def _check_share(argument: str, value: Any, usual: float) -> None:
