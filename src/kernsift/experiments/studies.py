@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from itertools import islice
-from multiprocessing import active_children, get_context, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,10 +62,7 @@ def single_threaded(function: Callable[[Task], Found], task: Task) -> Found:
 
 def _on_processes(function: Callable[[Task], Found], tasks: Sequence[Task], workers: int) -> Iterator[Found]:
     """Run tasks in spawned processes, which ignore Ctrl-C and end when this process ends for any reason."""
-    context = get_context("spawn")
-    # Nothing is sent: workers read until the other end closes, which happens at the latest when this process ends.
-    reader, writer = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), context, _start_worker, (reader,))
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), _end_with_parent)
     rest, others = iter(tasks), set(active_children())
     try:
         with _interrupts_blocked():  # the first task starts all workers
@@ -77,21 +73,19 @@ def _on_processes(function: Callable[[Task], Found], tasks: Sequence[Task], work
                 yield future.result()
             waiting |= {pool.submit(function, task) for task in islice(rest, len(done))}
     finally:
-        writer.close()
-        for worker in set(active_children()) - others:  # one that is still starting does not read the pipe yet
+        for worker in set(active_children()) - others:
             worker.terminate()
         pool.shutdown(cancel_futures=True)
-        reader.close()
 
 
-def _start_worker(reader: Connection) -> None:
-    """End the process when the parent's end of the pipe closes."""
+def _end_with_parent() -> None:
+    """End this worker when its parent has ended, for any reason."""
 
     def watch() -> None:
-        try:
-            reader.recv()
-        except (EOFError, OSError):
-            os._exit(0)
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
