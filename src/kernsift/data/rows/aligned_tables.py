@@ -24,8 +24,8 @@ _DISCRETE, _SAMPLED_ROWS = 16, 512
 _DIGITS = 0.8
 # The most rows of a stratum that its location is computed from.
 _ENOUGH = 256
-# Numbers of one array of aligned columns, more on a device; and rows that are aligned while they are in the cache.
-_NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
+# Numbers of one array of aligned columns, more on a device.
+_NUMBERS, _DEVICE_NUMBERS = 2**22, 2**28
 
 
 def aligned(table: Table, rows: Exchangeability) -> Table:
@@ -122,18 +122,6 @@ class _StratumLocations:
         assert stratum is not None
         found, own = self.of(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
         steps = self._steps[columns].astype(found.dtype)
-        if isinstance(values, np.ndarray):
-            rounded = np.flatnonzero(steps)
-            whole = len(rounded) == len(steps)
-            out = np.empty_like(values)
-            for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
-                np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
-                if whole:
-                    part = np.divide(out[some], steps, out=out[some])
-                    np.multiply(np.rint(part, out=part), steps, out=part)
-                elif len(rounded):
-                    out[some, rounded] = np.rint(out[some, rounded] / steps[rounded]) * steps[rounded]
-            return out
         out = values - take(asarray_like(found, values), own, 0)
         if not steps.any():
             return out
