@@ -35,10 +35,6 @@ _SAMPLE, _SAMPLE_ROWS = 200_000, 50
 _LONGEST_CELL = 131_072
 # Bytes that show the encoding, that are read at a time, and of the longest line.
 _START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
-# Decimal digits up to which a number without a large exponent is a whole number of float64 divided by a power of ten
-# that is a number of float64 as well, so that one division rounds it correctly.
-_EXACT_DIGITS = 15
-_EXPONENT = np.frombuffer(b"+-0123456789", dtype=np.uint8)  # what follows the letter of an exponent
 # Encodings in which the signs that cut a text into cells are single bytes, and these bytes nothing else.
 _ONE_BYTE = {"utf-8", "utf-8-sig", "latin-1", "iso-8859-1", "cp1252", "ascii"}
 
@@ -64,7 +60,6 @@ class Dialect:
     decimal: str
     rows: int
     spaces: bool = True  # whether cells may begin with spaces
-    short: bool = False  # whether all numbers are so short that every parser reads them exactly
 
     def for_pandas(self) -> dict[str, Any]:
         """The arguments of `pandas.read_csv`."""
@@ -80,8 +75,8 @@ class Dialect:
             "na_values": _GAPS,
             "skipinitialspace": self.spaces,  # which takes time
             "low_memory": False,
-            # Before 3.1 the last digit of some long numbers is wrong without it, and it takes twice the time.
-            "float_precision": "round_trip" if version < [3, 1] and not self.short else None,
+            # Before 3.1 the last digit of some long numbers is wrong without it.
+            "float_precision": "round_trip" if version < [3, 1] else None,
         }
 
     def notes(self, name: str) -> tuple[str, ...]:
@@ -129,9 +124,7 @@ class TextTable(NamedTuple):
             with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
                 dialect = _check_rows(lines if regular is None else islice(lines, _SAMPLE_ROWS), separator, name)
                 if regular is not None:
-                    rows, spaces, short, _ = regular
-                    short = short and dialect.named  # or else the first line has numbers as well
-                    dialect = replace(dialect, rows=rows - dialect.named, spaces=spaces, short=short)
+                    dialect = replace(dialect, rows=regular.rows - dialect.named, spaces=regular.spaces)
                 return cls(path, argument, encoding, dialect, size)
         except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing
             if not isinstance(error, UnicodeDecodeError):
@@ -163,7 +156,6 @@ class RegularRows(NamedTuple):
 
     rows: int
     spaces: bool  # whether there are any
-    short: bool  # whether below the first line no cell is longer, or has an exponent, than any parser reads exactly
     size: int  # in bytes, after unpacking
 
 
@@ -174,7 +166,7 @@ def _regular_rows(path: str, separator: str, encoding: str, name: str) -> Regula
     """
     if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
         return None
-    mark, rows, fields, spaces, short, rest = ord(separator), 0, 0, False, True, b""
+    mark, rows, fields, spaces, rest = ord(separator), 0, 0, False, b""
     packed, size = os.path.getsize(path), 0
     with opened(path) as file:
         while True:
@@ -195,12 +187,9 @@ def _regular_rows(path: str, separator: str, encoding: str, name: str) -> Regula
                 return None
             data = np.frombuffer(block, dtype=np.uint8)
             marks = np.flatnonzero((data == mark) | (data == ord("\n")))
-            widths = np.diff(marks, prepend=-1) - 1
-            if widths.max(initial=0) >= _LONGEST_CELL:
+            if np.diff(marks, prepend=-1).max(initial=0) > _LONGEST_CELL:
                 return None
             ends = np.flatnonzero(data[marks] == ord("\n"))
-            below = 0 if rows or not len(ends) else int(ends[0]) + 1
-            short = short and widths[below:].max(initial=0) <= _EXACT_DIGITS and not _has_exponents(data)
             counts = np.diff(ends, prepend=-1) - 1
             counts = counts[np.diff(marks[ends], prepend=-1) - 1 > int(returns)]  # without blank lines
             fields = fields or (int(counts[0]) if len(counts) else 0)
@@ -209,13 +198,7 @@ def _regular_rows(path: str, separator: str, encoding: str, name: str) -> Regula
             rows += len(counts)
             spaces = spaces or b" " in block
             if not read:
-                return RegularRows(rows, spaces, short, size)
-
-
-def _has_exponents(data: np.ndarray) -> bool:
-    """Whether numbers among the bytes of a text may have exponents."""
-    letters = np.flatnonzero((data[:-1] | 0x20) == ord("e"))
-    return bool(np.isin(data[letters + 1], _EXPONENT).any())
+                return RegularRows(rows, spaces, size)
 
 
 def _line_of(path: str, encoding: str) -> str:
