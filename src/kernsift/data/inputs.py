@@ -51,14 +51,7 @@ def as_pair(X: Any, Y: Any, **options: Any) -> tuple[Table, Table]:
     Each may be in memory or outside of it: anything that `open_table` takes. `options` are `groups`, `missing`,
     `kinds`, `layer` and `memory` of `compare`.
     """
-    return read_pair(X, Y, **options).tables
-
-
-class SamplePair(NamedTuple):
-    """Two samples, and which of their rows (n + m,) are kept."""
-
-    tables: tuple[Table, Table]
-    keep: np.ndarray
+    return read_pair(X, Y, **options)[0]
 
 
 KeepRows = Callable[[np.ndarray], np.ndarray]
@@ -73,15 +66,15 @@ def read_pair(
     memory: int | str | None = None,
     keep: KeepRows | None = None,
     **options: Any,
-) -> SamplePair:
-    """Like `as_pair`, with the rows that are kept."""
+) -> tuple[tuple[Table, Table], np.ndarray]:
+    """Like `as_pair`, and which of the rows (n + m,) are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
     prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
     prepared.decisions.note_repeated()
     if keep is not None:
         prepared.keep = np.split(keep(np.concatenate(prepared.keep)), [len(prepared.keep[0])])
     first, second = prepared.tables()
-    return SamplePair((first, second), np.concatenate(prepared.keep))
+    return (first, second), np.concatenate(prepared.keep)
 
 
 def as_xy(X: Any, y: Any, **options: Any) -> tuple[Table, Table]:

@@ -172,10 +172,6 @@ class Table:
         if isinstance(columns, slice):
             values = values if columns == slice(None) else values[:, columns]
             return values if rows is None else take(values, rows, 0)
-        if isinstance(values, np.ndarray) and isinstance(rows, np.ndarray) and 8 * len(columns) < values.shape[1]:
-            return values[rows[:, None], columns]  # of more columns, whole rows are read in less time
-        if rows is not None and not isinstance(rows, slice) and len(rows) * values.shape[1] > len(columns) * self.n:
-            return take(take(values, columns, 1), rows, 0)
         return take(values if rows is None else take(values, rows, 0), columns, 1)
 
     def take(self, rows: np.ndarray) -> Table:

@@ -144,7 +144,7 @@ def is_unicode(texts: np.ndarray) -> bool:
 
 def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
     """A column of Python objects: strings, real numbers, dates, or a mixture of strings and numbers."""
-    missing = _missing(values)
+    missing = np.array([_is_missing(value) for value in values], dtype=bool)
     present = values[~missing]
     kinds = {type(value) for value in present}
     if kinds and all(issubclass(kind, str) for kind in kinds):
@@ -211,10 +211,6 @@ def _object_array(values: list[Any]) -> np.ndarray:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
-
-
-def _missing(values: np.ndarray) -> np.ndarray:
-    return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
 
 
 def _is_missing(value: Any) -> bool:

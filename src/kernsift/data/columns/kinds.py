@@ -169,7 +169,8 @@ def _decide(
     kinds = {scan.kinds[i] for scan in scans} - {"empty", "unknown"}
     unusable = kinds - {*NUMBERS, *TEXTS}
     if unusable:
-        problems.add_unusable(min(unusable), name)
+        problems.add(f"values of type {min(unusable)}, which cannot be tested", name, "drop")
+        problems.unusable.add(name)
         return
     texts = sorted(set().union(*(scan.levels.get(i, ()) for scan in scans)))
     if choice == "category":
@@ -261,10 +262,6 @@ class UndecidedColumns(InputError):
     def add(self, reason: str, name: str, kind: str) -> None:
         self.reasons.setdefault(reason, []).append(name)
         self.kinds[name] = kind
-
-    def add_unusable(self, kind: str, name: str) -> None:
-        self.add(f"values of type {kind}, which cannot be tested", name, "drop")
-        self.unusable.add(name)
 
     def __str__(self) -> str:
         held = [

@@ -29,19 +29,11 @@ class FileStamp:
 
     def check(self, argument: str) -> None:
         """Raise if the file was removed or changed since."""
-        try:
-            state = os.stat(self.path)
-        except FileNotFoundError:
+        removed = not os.path.exists(self.path)
+        if removed or FileStamp.of(self.path, argument) != self:
             raise InputError(
-                f"{argument}: {self.path} was removed while it was being read; put it back and start again."
-            ) from None
-        except OSError as error:
-            raise InputError(
-                f"{argument}: {self.path} can no longer be read ({first_line(error)}); start again when it can."
-            ) from None
-        if (state.st_size, state.st_mtime_ns) != (self.size, self.modified):
-            raise InputError(
-                f"{argument}: {self.path} was changed while it was being read; start again when it is complete."
+                f"{argument}: {self.path} was {'removed' if removed else 'changed'} while it was being read; start "
+                "again when it is complete."
             )
 
 

@@ -203,7 +203,11 @@ def _open_folder(path: str, argument: str) -> Source:
     every = sorted(file for file in folder.rglob("*") if file.is_file())
     files = [file for file in every if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if any("=" in part for file in files for part in file.relative_to(folder).parts[:-1]):
-        return _open_partitioned(str(folder), argument)
+        _require_pyarrow()
+        from pyarrow import dataset
+
+        # Folders named key=value, where the keys are columns.
+        return dataset_source(dataset.dataset(str(folder), format="parquet", partitioning="hive"), argument)
     tables = [str(file) for file in files if _first_bytes(str(file), argument)[:4] in (b"PAR1", b"ARRO")]
     if not tables:
         raise InputError(
@@ -220,14 +224,6 @@ def _open_arrow_files(paths: list[str], argument: str) -> Source:
     _require_pyarrow()
     makers: dict[bytes, Callable[[str, str], Fragment]] = {b"PAR1": ParquetFragment, b"ARRO": FeatherFragment}
     return ArrowSource([makers[_first_bytes(path, argument)[:4]](path, argument) for path in paths], argument)
-
-
-def _open_partitioned(folder: str, argument: str) -> Source:
-    """Folders named key=value, where the keys are columns."""
-    _require_pyarrow()
-    from pyarrow import dataset
-
-    return dataset_source(dataset.dataset(folder, format="parquet", partitioning="hive"), argument)
 
 
 def _require_pyarrow() -> None:
