@@ -7,9 +7,7 @@ need it. The scheduler can therefore repeat any task whose worker died, and resu
 from __future__ import annotations
 
 import logging
-import os
 import pickle
-import platform
 import sys
 import time
 from collections import Counter, deque
@@ -24,7 +22,6 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
-from kernsift.execution.files import named_file, remove
 from kernsift.execution.parallel import use_workers
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
@@ -77,17 +74,8 @@ class DaskWorkers:
         return min(memory, max(share, _LEAST_MEMORY))
 
     def on_this_machine(self) -> bool:
-        """Whether all of them are on the machine of this process."""
-        if len(self._hosts) > 1:
-            return False
-        path = named_file()
-        try:
-            asked = _is_this_machine, path, platform.node()
-            return all(self._client.run(*asked, workers=[next(iter(self._threads))]).values())
-        except Exception:  # of a worker that is lost, which shows up elsewhere
-            return False
-        finally:
-            remove(path)
+        """Whether all of them are on the machine of this process, by their addresses."""
+        return self._hosts.keys() <= {"127.0.0.1", self._distributed.utils.get_ip()}
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
@@ -181,11 +169,6 @@ class DaskWorkers:
 
 
 # On a worker ---------------------------------------------------------------------------------------------------------
-
-
-def _is_this_machine(path: str, name: str) -> bool:
-    """Whether this is the machine with that name, which has that file."""
-    return platform.node() == name and os.path.exists(path)
 
 
 class _Function:
