@@ -85,14 +85,8 @@ class Result:
         with `family="selected"`, from `pvalues`.
     rejected : ndarray of bool of shape (k,)
         Which features are significant (the discoveries): adjusted p-value at most `alpha`.
-    effects : ndarray of shape (k,) or None
-        Effect sizes in [0, 1]: kernel correlations, in a short list median-unbiased after the selection; None if the
-        estimator has none. `raw_effects` ignore the selection. `estimates` computes them when they are used.
-    intervals : ndarray of shape (k, 2) or None
-        Confidence intervals of `effects`; None if the estimator has none, NaN beyond the first 1000 features. If every
-        feature is tested and corrected, the expected share of discoveries whose interval misses the true effect is at
-        most 1 - `confidence_level` (false coverage rate), and intervals of the other features begin at 0. Without a
-        correction each interval has that level by itself, and in a short list conditionally on the selection.
+    effects, intervals : ndarray of shape (k,) and (k, 2), or None
+        Effect sizes and their confidence intervals, which `estimates` computes when they are used; see below.
     scores : ndarray of shape (d,)
         The scores of all features, in table order; `feature_names` are their names.
     all_pvalues, all_adjusted_pvalues : ndarray of shape (d,)
