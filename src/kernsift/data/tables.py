@@ -325,10 +325,13 @@ def _array_of_rows(tables: Sequence[Table]) -> np.ndarray | None:
     whole = tables[0].values.base
     if type(whole) is not np.ndarray or whole.shape != (sum(table.n for table in tables), *tables[0].values.shape[1:]):
         return None
-    rows = np.split(whole, np.cumsum([table.n for table in tables[:-1]]))
-    pairs = zip(rows, tables, strict=True)
-    same = all(own.__array_interface__ == table.values.__array_interface__ for own, table in pairs)
-    return whole if same else None
+    start = 0
+    for table in tables:
+        own = whole[start : start + table.n]
+        if own.__array_interface__ != table.values.__array_interface__:
+            return None
+        start += table.n
+    return whole
 
 
 def spaced_rows(n: int, most: int) -> np.ndarray:
