@@ -33,6 +33,7 @@ from kernsift.estimators.null_laws.discreteness import (
     log_arrangements,
     log_tables,
 )
+from kernsift.execution.arrays import slices
 
 # The number of sampled outcomes.
 _DRAWN = 2**13
@@ -247,30 +248,21 @@ def _permuted(cells: tuple[int, ...], draws: int, rng_seed: int, start: int) -> 
 def _labelled(factor: np.ndarray, counts: np.ndarray, differences: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """(N,) T = |sum over rows of f (g - g_common)'|^2, for the points (N, R) of the rows outside the commonest cell.
 
-    It is computed in the cheapest of three ways: from sums of f, from products of pairs of rows, or from the sums of
-    g - g_common at each point. With many points the first one needs the least memory.
+    With the kernel of equality, which has a direction for each point, from the sums of g - g_common at each point; else
+    from those of f.
     """
     (draws, size), (directions, points) = codes.shape, factor.shape
-    pairs = size * (size + 1) // 2
-    if directions * size <= min(pairs, points) or points > _MANY_POINTS:
-        out = np.empty(draws)
-        step = max(1, _NUMBERS // (directions * size))
-        for start in range(0, draws, step):
-            part = slice(start, start + step)
+    few = directions * size <= points or points > _MANY_POINTS
+    weights, out = None if few else _point_weights(factor.T @ factor), np.zeros(draws)
+    if weights is None:
+        for part in slices(0, draws, max(1, _NUMBERS // (directions * size))):
             out[part] = ((np.take(factor, codes[part], axis=1) @ differences.T) ** 2).sum(axis=(0, 2))
         return out
-    gram = factor.T @ factor
-    if pairs <= size + points:
-        first, second = np.triu_indices(size)
-        products = (differences.T @ differences)[first, second] * np.where(first == second, 1.0, 2.0)
-        rows = codes.T
-        return np.asarray(products @ np.take(gram, rows[first] * points + rows[second]))
     places = (codes + np.arange(draws)[:, None] * points).ravel()
-    weights, out = _point_weights(gram), np.zeros(draws)
     for difference in differences:
         sums = np.bincount(places, np.tile(difference, draws), draws * points).reshape(draws, points)
         sums -= difference.sum() * counts / counts.sum()
-        out += ((sums @ factor.T) ** 2).sum(axis=1) if weights is None else sums**2 @ weights
+        out += sums**2 @ weights
     return out
 
 
