@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernsift.estimators.null_laws.permutation_law import log_saddlepoint
+
 # Number of knots of a path, and of candidates for them.
 _KNOTS, _TRIED = 40, 256
 # Where a path begins and ends, in roots of T, relative to the larger of the observed T and its null mean.
@@ -44,7 +46,7 @@ def tilted_paths(cross: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     largest = np.maximum(weights.max(axis=1), 1e-300)
     relative = weights / largest[:, None]
     total = np.maximum(squares.sum(axis=1), 1e-12 * weights.sum(axis=1))
-    start = _log_tilt(total / largest, relative)
+    start = log_saddlepoint(total, weights.sum(axis=1), weights, np.ones_like(weights), relative, largest)
     tried = start[:, None] + np.linspace(_ABOVE, -_BELOW, _TRIED)
     growth = _inflation(start, relative)[:, None, :] / _inflation(tried, relative)
     roots = np.sqrt((growth * squares[:, None, :]).sum(axis=2))  # increasing
@@ -62,13 +64,3 @@ def _inflation(log_tilt: np.ndarray, relative: np.ndarray) -> np.ndarray:
     """1 - 2 s w, with v = 1 - 2 s max(w) given by its logarithm and w relative to the largest weight."""
     between = relative if log_tilt.ndim == 1 else relative[:, None, :]
     return np.exp(log_tilt)[..., None] * between + (1.0 - between)
-
-
-def _log_tilt(total: np.ndarray, relative: np.ndarray) -> np.ndarray:
-    """log v at which sum w / (1 - 2 s w) equals `total`, both relative to the largest weight, by bisection."""
-    low, high = np.full(len(total), -40.0), np.full(len(total), 40.0)
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        above = (relative / _inflation(middle, relative)).sum(axis=1) > total
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return 0.5 * (low + high)

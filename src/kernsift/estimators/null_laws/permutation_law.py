@@ -253,7 +253,7 @@ def spectral_score(standardised: Array, skewness: Array, weights: Array, counts:
     mean = xp.sum(counts * weights, axis=-1)
     value = xp.maximum(mean + standardised, 1e-9 * mean)
     # Near the mean v is near 1, and the terms of the exponent nearly cancel: both are computed from v - 1.
-    away = xp.expm1(_log_saddlepoint(value, mean, weights, counts, relative, largest))
+    away = xp.expm1(log_saddlepoint(value, mean, weights, counts, relative, largest))
     excess = away[..., None] * relative
     spread = 1.0 + excess
     tilt = -away / (2.0 * largest)
@@ -263,9 +263,7 @@ def spectral_score(standardised: Array, skewness: Array, weights: Array, counts:
     return _r_star(r, u, standardised, skewness)
 
 
-def _log_saddlepoint(
-    value: Array, mean: Array, weights: Array, counts: Array, relative: Array, largest: Array
-) -> Array:
+def log_saddlepoint(value: Array, mean: Array, weights: Array, counts: Array, relative: Array, largest: Array) -> Array:
     """Log of v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method."""
     xp = namespace(weights)
     right = value > mean
