@@ -100,13 +100,10 @@ def witness_scores(
     others = [Drawn.of(column[:, None]) for column in seconds]
     mean, variance, third = (np.concatenate(part) for part in zip(*(each[1:4] for each in others), strict=True))
     two = Drawn(counts, mean, variance, third, first[:0])
-    total = _pooled_variance(one, two)
     # The first sample, whose rows the features share, has m / (n + m) of the variance of a difference of means.
-    shared = total * counts / (one.size + counts)
+    shared = _pooled_variance(one, two) * counts / (one.size + counts)
     share = np.divide(shared, one.variance, out=np.zeros(len(names)), where=one.variance > 0)
-    parts, rows = in_blocks(one.part(share)), one.size + counts
-    skewness = _pooled_skewness(one, two, total)
-    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales, skewness)
+    return difference_scores(names, one, two, in_blocks(one.part(share)), scales)
 
 
 def difference_parts(
@@ -155,12 +152,11 @@ def in_blocks(rows: np.ndarray) -> Parts:
 
 
 def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, scales: ScoreScales) -> Scores:
-    """Student statistics of the values in two samples."""
-    count = one.size + two.size
-    freedom = np.full(len(names), count - 2.0)
+    """Student statistics of the values in two samples, of which the second may have other rows for each feature."""
+    count = np.broadcast_to(one.size + two.size, len(names))
     variance = _pooled_variance(one, two)
     skewness = _pooled_skewness(one, two, variance)
-    return student_scores(names, one.mean - two.mean, variance, parts, count, freedom, scales, skewness)
+    return student_scores(names, one.mean - two.mean, variance, parts, int(count.max()), count - 2.0, scales, skewness)
 
 
 def student_scores(
@@ -171,13 +167,12 @@ def student_scores(
     count: int,
     freedom: np.ndarray,
     scales: ScoreScales,
-    skewness: np.ndarray | None = None,
+    skewness: np.ndarray,
 ) -> Scores:
     """Normal scores of estimates with these variances, and with centred, scaled draws `parts`.
 
-    `count` is the number of draws, `skewness` that of the estimates, by default 0.
+    `count` is the number of draws, `skewness` that of the estimates.
     """
-    skewness = np.zeros(len(names)) if skewness is None else skewness
     least = supported_variances(variance, estimate, count)
     error = np.sqrt(least)
     varies = error > 0
