@@ -21,7 +21,7 @@ that counts all rows alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -95,7 +95,7 @@ class ConfounderRegression:
     inputs: np.ndarray  # (n, q) standardised numbers, and indicators
     strata: np.ndarray | None = None  # (n,) codes of strata whose means are taken out first, not that of all rows
     units: np.ndarray | None = None  # (n,) codes of rows that belong together
-    cross_fitted: CrossFitted | None = None
+    cross_fitted: Callable[[np.ndarray], np.ndarray] | None = None  # predictions of outputs by a regressor of the user
 
     @property
     def n(self) -> int:
@@ -116,7 +116,7 @@ class ConfounderRegression:
         values = outputs - self.basis @ fitted.astype(self.basis.dtype)
         values[:, (values**2).sum(axis=0) <= _NOTHING * (outputs**2).sum(axis=0)] = 0.0
         if self.cross_fitted is not None:
-            others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
+            others = centred_within(outputs - self.cross_fitted(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
             values[:, closer], spent[closer] = others[:, closer], means
         return ResidualView(values, spent)
@@ -230,7 +230,7 @@ def fit_regression(
     found = fit(terms, _MODELS)
     if model is None:
         return found
-    return replace(found, cross_fitted=CrossFitted(model, inputs, int(rng.integers(2**31))))
+    return replace(found, cross_fitted=partial(_cross_fitted, model, inputs, int(rng.integers(2**31))))
 
 
 def _predictions(regression: ConfounderRegression, leading: np.ndarray, values: np.ndarray | None) -> list[np.ndarray]:
@@ -337,17 +337,9 @@ def _freedom(basis: np.ndarray, directions: np.ndarray, units: np.ndarray | None
     return np.asarray((within**2).sum(axis=0) * _rows_in_unit(units))
 
 
-@dataclass(frozen=True)
-class CrossFitted:
-    """Predictions of a scikit-learn regressor from inputs (n, q), for each of five folds from the four others."""
+def _cross_fitted(model: Any, inputs: np.ndarray, seed: int, outputs: np.ndarray) -> np.ndarray:
+    """(n, m) predictions of outputs by a scikit-learn regressor, for each of five folds from the four others."""
+    from sklearn.model_selection import KFold, cross_val_predict
 
-    model: Any
-    inputs: np.ndarray
-    seed: int
-
-    def predictions(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, m) predictions of outputs (n, m)."""
-        from sklearn.model_selection import KFold, cross_val_predict
-
-        folds = KFold(5, shuffle=True, random_state=self.seed)
-        return np.column_stack([cross_val_predict(self.model, self.inputs, column, cv=folds) for column in outputs.T])
+    folds = KFold(5, shuffle=True, random_state=seed)
+    return np.column_stack([cross_val_predict(model, inputs, column, cv=folds) for column in outputs.T])
