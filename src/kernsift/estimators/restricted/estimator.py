@@ -17,7 +17,7 @@ aligned ranks, and the others are of the values as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -39,7 +39,7 @@ from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import Among, RestrictedCovariance, factor_among
 from kernsift.estimators.restricted.relabellings import few_values
 from kernsift.estimators.restricted.sign_flips import Flips
-from kernsift.estimators.restricted.strata import CACHED, Strata
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import CountedFactor, RowCodes, StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import ThirdMoments, covariance, third_moment
 from kernsift.estimators.restricted.unit_responses import UnitResponse, stratified_invariants
@@ -64,7 +64,7 @@ from kernsift.estimators.statistics import (
 )
 from kernsift.estimators.views import FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, slices, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
@@ -282,12 +282,8 @@ class _Measuring:
         """T of features under one pair of views, and its law."""
         strata, target = self.target.strata, self.target.response.views[name]
         factor, sizes, sd, third = self._moments(factor, name, strata)
-        diagonal, size = np.empty((len(factor), factor.shape[2])), np.empty(len(factor))
-        for some in _in_cache(factor):
-            own = factor[some]
-            diagonal[some] = np.einsum("bmn,bmn->bn", own, own)
-            size[some] = ((own @ own.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
-        cross, traces = factor @ target.factor.T, strata.sums(diagonal)
+        size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+        cross, traces = factor @ target.factor.T, strata.sums(np.einsum("bmn,bmn->bn", factor, factor))
         shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
         moments = (np.einsum("bmp,bmp->b", cross, cross), traces @ shares, sd, third)
         return _with_law(factor, sizes, cross, target, size, traces, strata, moments)
@@ -297,14 +293,10 @@ class _Measuring:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors in the directions of the limit law and their sizes; the standard deviation and third moment of T."""
         response, scale = self.target.moments[name, name], self.target.scale[self.target.strata.starts][strata.of_row]
-        scatter, turned = np.empty((*factor.shape[:2], factor.shape[1])), np.empty_like(factor)
         # The rows of a pair are opposite.
         rows, scale = (factor[:, :, ::2], 2.0 * scale[::2]) if strata.are_pairs else (factor, scale)
-        for some in _in_cache(rows):
-            weighted = strata.part(some).weighted(rows[some]) * scale
-            scatter[some] = weighted @ rows[some].transpose(0, 2, 1)
-        values, vectors = np.linalg.eigh(scatter)
-        factor = np.matmul(np.flip(vectors, axis=2).transpose(0, 2, 1), factor, out=turned)
+        values, vectors = np.linalg.eigh((strata.weighted(rows) * scale) @ rows.transpose(0, 2, 1))
+        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
         flips = Flips.of(factor, strata, response)
         if flips is not None:
             variance, third = flips.moments(self.target.response.views[name].factor, strata)
@@ -335,11 +327,6 @@ class _Measuring:
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         shared = (fitted.points, target.response, self.to_align, dtype)
         return measured_features(features, statistics, score, winner, *shared)._replace(gaps=gaps)
-
-
-def _in_cache(factor: np.ndarray) -> Iterator[slice]:
-    """Parts of factors (b, m, N) that several operations find in the cache."""
-    return slices(0, len(factor), max(1, CACHED // max(factor[0].size, 1)))
 
 
 def _correlations(statistics: Sequence[FittedStatistic], correlation: Callable[[int, int], np.ndarray]) -> np.ndarray:
