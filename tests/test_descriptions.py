@@ -661,6 +661,52 @@ def test_a_number_with_two_values_in_several_classes() -> None:
     assert text == "differs by class: 1 most often in C (100%), least in A (0%)"
 
 
+def test_classes_with_the_same_extreme_are_counted() -> None:
+    values = np.r_[np.tile([1.0, 2.0, 3.0], 10), np.tile([2.0, 3.0, 4.0], 10), np.tile([2.0, 3.0, 5.0], 10)]
+    text = describe_by_level(values, np.repeat([0, 1, 2], 30), ["A", "B", "C"]).text
+    assert text == "differs by class: highest in B and 1 other (median 3), lowest in A (2)"
+    twice = describe_by_level((values > 1).astype(float), np.repeat([0, 1, 2], 30), ["A", "B", "C"]).text
+    assert twice == "differs by class: 1 most often in B and 1 other (100%), least in A (67%)"
+
+
+def test_curves_do_not_depend_on_the_order_of_rows_with_ties() -> None:
+    """Half of the feature is 0, where the response falls along the rows; along the feature it falls."""
+    rng = np.random.default_rng(0)
+    x = np.repeat([0.0, *range(1, 21)], [200, *[10] * 20])
+    y = np.r_[-np.sort(-rng.normal(115, 12, 200)), rng.normal(97, 12, 200)]
+    found = describe_curve(x, y)
+    assert found.text == f"falls: median of y {np.median(y[:200]):.3g} to {np.median(y[-80:]):.3g}"
+    frame = pd.DataFrame({"x": x, "y": y})
+    (picture,) = relate(frame, "y", random_state=0).pictures
+    for seed in range(5):
+        rows = np.random.default_rng(seed).permutation(400)
+        assert describe_curve(x[rows], y[rows]) == found
+        (other,) = relate(frame.iloc[rows], "y", random_state=0).pictures
+        assert (other.middles, other.quartiles) == (picture.middles, picture.quartiles)
+
+
+def _share_meant(change: str, values: np.ndarray, low: float, high: float) -> float:
+    """The share of the values that a phrase about an interval means."""
+    within = {
+        f"more between {low:g} and {high:g}": (values >= low) & (values <= high),
+        f"more above {low:g} and up to {high:g}": (values > low) & (values <= high),
+        f"fewer up to {low:g} or above {high:g}": (values <= low) | (values > high),
+    }
+    return float(within[change].mean())
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2])
+def test_the_shares_of_an_interval_are_those_of_the_values_in_it(digits: int) -> None:
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        first = rng.uniform(20, 40, 900).round(digits)
+        second = np.where(rng.random(900) < 0.2, rng.uniform(25, 31, 900), rng.uniform(20, 40, 900)).round(digits)
+        found = changed_interval(first, second)
+        low, high = (float(number) for number in re.findall(r"\d+(?:\.\d+)?", found.change))
+        shares = [_share_meant(found.change, values, low, high) for values in (second, first)]
+        assert found.detail == " v ".join(f"{share:.0%}" for share in shares), found
+
+
 def test_a_censored_response_has_means() -> None:
     """The kernel of log-rank scores is linear, so that a change of their spread, which has no meaning, is not said."""
     rng = np.random.default_rng(0)

@@ -29,8 +29,6 @@ _ATOM_PART_OF_INTERVAL = 0.9
 _MOMENTS_BANDWIDTH = 3.8
 # A range is shown instead of a narrower one if its ratio is larger by this factor.
 _WIDER_RANGE_FACTOR = 1.3
-# The share of a common value.
-_COMMON_SHARE = 0.01
 # The share of the ends of intervals that must differ after rounding.
 _DISTINCT_SHARE = 0.75
 
@@ -135,6 +133,30 @@ def standardised(contrast: np.ndarray, label: np.ndarray) -> float:
     return difference / (spread * math.sqrt(1.0 / count + 1.0 / (len(label) - count)))
 
 
+def slices_along(values: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows in at most `count` slices along the values, of similar numbers of rows.
+
+    Rows with the same value are in one slice, so that nothing depends on the order of the rows. A slice has at least
+    half as many rows as it would have without ties, unless nearly all rows have one value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [rows.tolist() for rows in slices_along(np.array([0, 3, 0, 0, 1, 0, 2]), 3)]
+    [[0, 2, 3, 5], [4, 6, 1]]
+    """
+    order = np.argsort(values, kind="stable")
+    ordered, count = values[order], min(count, len(order))
+    ends = np.cumsum([len(part) for part in np.array_split(order, count)])[:-1]
+    before, after = (np.searchsorted(ordered, ordered[ends], side) for side in ("left", "right"))
+    ends = np.unique(np.where(ends - before <= after - ends, before, after))
+    kept, fewest = [0], len(order) / (2 * count)
+    for end in ends.tolist():
+        if min(end - kept[-1], len(order) - end) >= fewest:
+            kept.append(end)
+    return [part for part in np.split(order, kept[1:] or ends) if len(part)]
+
+
 def _shift_phrase(first: np.ndarray, second: np.ndarray, up: bool, scale: NumberScale) -> str:
     """Medians; where these are equal, the share above the value where the distribution functions differ most."""
     a, b = float(np.median(second)), float(np.median(first))
@@ -215,9 +237,9 @@ def changed_interval(
     outside = a + b > 1.0
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
     start, end, before = (scale.write(value, digits) for value in (*ends, below))
-    # A value that is common at the lower end is not in the interval, and neither is the day of a date there.
-    common = not few and (scale is not NUMBERS or float((pooled == edges[low]).mean()) > _COMMON_SHARE)
-    place = _interval_phrases(start, end, before, low == 0, high == len(edges) - 1, common, scale.above)[outside]
+    # Values at the lower end are not in the interval, and neither is the day of a date there.
+    excluded = not few and (scale is not NUMBERS or bool((pooled == edges[low]).any()))
+    place = _interval_phrases(start, end, before, low == 0, high == len(edges) - 1, excluded, scale.above)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # One of many values, such as a code for missing values that is far from the others.
@@ -234,7 +256,7 @@ def _values_phrase(value: float, scale: NumberScale) -> str:
 
 
 def _interval_phrases(
-    a: str, b: str, below: str, lowest: bool, highest: bool, common: bool, above: str
+    a: str, b: str, below: str, lowest: bool, highest: bool, excluded: bool, above: str
 ) -> tuple[str, str]:
     """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
     if a == b:
@@ -243,6 +265,6 @@ def _interval_phrases(
         return f"up to {b}", f"{above} {b}"
     if highest:
         return f"{above} {below}", f"up to {below}"
-    if common:
+    if excluded:
         return f"{above} {a} and up to {b}", f"up to {a} or {above} {b}"
     return f"between {a} and {b}", f"outside {a} to {b}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import Table, spaced_rows
+from kernsift.report.contrasts import slices_along
 from kernsift.report.number_format import scale_of
 from kernsift.report.text import abbreviated
 
@@ -269,8 +270,7 @@ def _boxes(
 
 
 def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> Cloud:
-    order = np.argsort(values, kind="stable")
-    slices = [part for part in np.array_split(order, max(1, min(12, len(order) // 8))) if len(part)]
+    slices = slices_along(values, max(1, min(12, len(values) // 8)))
     middles = [float(np.median(values[part])) for part in slices]
     quartiles = [_to_floats(np.quantile(target[part], [0.25, 0.5, 0.75])) for part in slices]
     some = spaced_rows(len(values), _MOST_POINTS)

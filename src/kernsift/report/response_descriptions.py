@@ -17,6 +17,7 @@ from kernsift.report.contrasts import (
     main_contrast,
     polynomial_contrasts,
     search_allowance,
+    slices_along,
     standardised,
 )
 from kernsift.report.descriptions import Description
@@ -71,7 +72,7 @@ def describe_by_level(
     start, groups = f"{what} differs by class{which}".strip(), [values[codes == level] for level in used]
     if len(distinct) == 2:
         shares = np.array([(group == distinct[1]).mean() for group in groups])
-        top, bottom = levels[used[shares.argmax()]], levels[used[shares.argmin()]]
+        top, bottom = (_with_others(levels, used[shares == share]) for share in (shares.max(), shares.min()))
         high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
         detail = f"{scale.exact(distinct[1])} most often in {top} ({high}), least in {bottom} ({low})"
         upper = (values == distinct[1]).astype(float)
@@ -100,10 +101,16 @@ def describe_by_level(
     # The first measure that is not the same in all classes.
     name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
     found = measured[name]
-    top, bottom = levels[used[found.argmax()]], levels[used[found.argmin()]]
+    top, bottom = (_with_others(levels, used[found == extreme]) for extreme in (found.max(), found.min()))
     high, low = format_pair(float(found.max()), float(found.min()), write)
     detail = f"{most} in {top} ({name} {high}{unit}), {least} in {bottom} ({low})"
     return Description(start, "", detail, size=max(sizes))
+
+
+def _with_others(levels: Sequence[str], equal: np.ndarray) -> str:
+    """The first of the levels that are equal, and the number of the others."""
+    others = len(equal) - 1
+    return levels[equal[0]] + (f" and {others} {'other' if others == 1 else 'others'}" if others else "")
 
 
 def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
@@ -258,12 +265,11 @@ def _correlation(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _slices(values: np.ndarray, count: int) -> list[np.ndarray]:
-    """Rows in slices along the values: one for each value where these are few, else of equal numbers of rows."""
+    """Rows in slices along the values: one for each value where these are few, else of similar numbers of rows."""
     distinct, own = np.unique(values, return_inverse=True)
     if len(distinct) <= count:
         return [np.flatnonzero(own == place) for place in range(len(distinct))]
-    order = np.argsort(values, kind="stable")
-    return [part for part in np.array_split(order, min(count, len(order))) if len(part)]
+    return slices_along(values, count)
 
 
 def _shown(
