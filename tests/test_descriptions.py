@@ -20,7 +20,7 @@ from kernsift import InputError, compare, relate
 from kernsift.data.tables import rows_to_show
 from kernsift.report.contrasts import Contrast, DescribedFeature, best_contrast, changed_interval
 from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
-from kernsift.report.number_format import DateScale
+from kernsift.report.number_format import DateScale, format_pair
 from kernsift.report.pictures import Bars, Boxes
 from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
 
@@ -705,6 +705,17 @@ def test_the_shares_of_an_interval_are_those_of_the_values_in_it(digits: int) ->
         low, high = (float(number) for number in re.findall(r"\d+(?:\.\d+)?", found.change))
         shares = [_share_meant(found.change, values, low, high) for values in (second, first)]
         assert found.detail == " v ".join(f"{share:.0%}" for share in shares), found
+
+
+def test_features_without_evidence_have_means_where_medians_are_equal() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame({"counts": rng.poisson(0.2, N), "one": 1.0, "x": rng.normal(size=N)}) for _ in range(2))
+    result = compare(X, Y, random_state=0)
+    assert not result.rejected.any()
+    means = format_pair(float(Y["counts"].mean()), float(X["counts"].mean()))
+    assert said(result, "counts") == f"mean {' v '.join(means)}"
+    assert said(result, "one") == "median 1 v 1"
+    assert said(result, "x").startswith("median ")
 
 
 def test_a_censored_response_has_means() -> None:

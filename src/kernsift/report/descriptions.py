@@ -46,7 +46,7 @@ class Description:
     detail : str
         The numbers behind it: those of the second sample come first, "median 3.1 v 2.4".
     typical : str
-        Medians, or shares of the level that changed most, which say nothing about a direction.
+        Medians, means where these are equal, or shares of the level that changed most; they tell no direction.
     medians : tuple of float
         Medians of the samples; empty for categories and for a response.
     held : str
@@ -123,8 +123,10 @@ def describe_numbers(
     pooled, label = pooled_samples(first, second)
     if pooled.min() == pooled.max():
         return Description(typical=typical, medians=medians)
+    averages = float(second.mean()), float(first.mean())
+    if medians[0] == medians[1]:  # which tells nothing about a column that is mostly 0
+        typical = f"mean {versus(*averages, scale)}"
     if feature.means:
-        averages = float(second.mean()), float(first.mean())
         change = scale.higher if averages[0] > averages[1] else scale.lower
         detail = f"mean {versus(*averages, scale)}"
         return Description(change, where, detail, detail, medians, size=standardised(pooled, label) ** 2)
