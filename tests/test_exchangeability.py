@@ -906,6 +906,21 @@ def test_a_column_that_identifies_subjects_is_noted() -> None:
     assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
 
 
+@pytest.mark.parametrize("memory", [None, "64MB"])
+def test_dates_and_durations_are_no_identifiers(memory: str | None, tmp_path: Path) -> None:
+    """Tables of different months share no day, but days repeat within each."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for month in ("2024-01-01", "2024-02-01"):
+        days = pd.Timestamp(month) + pd.to_timedelta(rng.integers(0, 25, 200), unit="D")
+        table = pd.DataFrame({"day": days, "x": rng.normal(size=200), "age": days - pd.Timestamp("2020-01-01")})
+        table.to_parquet(tmp_path / f"{month}.parquet")
+        tables.append(table if memory is None else tmp_path / f"{month}.parquet")
+    result = compare(*tables, memory=memory, random_state=0)
+    assert result.rejected[[result.names.index(name) for name in ("day", "age")]].all()
+    assert not any("identifier" in note for note in result.notes), result.notes
+
+
 @pytest.mark.parametrize("missing", [False, True])
 def test_an_identifier_behind_many_counts_is_noted(missing: bool) -> None:
     rng = np.random.default_rng(0)
