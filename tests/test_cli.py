@@ -211,8 +211,13 @@ def test_columns_that_files_do_not_share_are_said_however_quiet(kernsift, folder
     pd.read_csv(folder / "before.csv").assign(extra=1.5).to_csv(folder / "wider.csv", index=False)
     code, _, err = kernsift("compare", "wider.csv", "after.csv", "--csv", "--quiet")
     assert code == 2 and "'extra'" in err and "--common-columns" in err
-    code, _, err = kernsift("compare", "wider.csv", "after.csv", "--csv", "--quiet", "--common-columns")
-    assert code == 0 and "'extra'" in err
+    asked, said = ("compare", "wider.csv", "after.csv", "--common-columns"), "'extra' is only in wider.csv."
+    for quiet in (("--csv", "--quiet"), ("--json",), ("-o", "drift.md"), ("-q", "--report", "drift.html")):
+        code, _, err = kernsift(*asked, *quiet)
+        assert code == 0 and said in err, quiet
+    assert said in (folder / "drift.md").read_text() and "only in wider.csv" in (folder / "drift.html").read_text()
+    code, out, err = kernsift(*asked)
+    assert code == 0 and said in " ".join(out.split()) and "extra" not in err
 
 
 def test_screen(kernsift) -> None:

@@ -24,6 +24,7 @@ from kernsift.cli.messages import command_line_message
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import loaded
+from kernsift.execution.notes import collect_notes
 
 FRAME = pd.DataFrame(
     {"height": [1.5, 2.25, -3.0, 4.0], "count": [3, 1, 2, 5], "city": ["Rome", "Oslo", "Rome", "Bern"]}
@@ -368,14 +369,17 @@ def test_patterns_and_exclusion() -> None:
         chosen(people(), columns=["*"], exclude=["*"])
 
 
-def test_columns_of_one_file_only_are_an_error_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_of_one_file_only_are_an_error_unless_asked_for() -> None:
     one, two = people(extra=RNG.normal(size=ROWS)), people()
-    with pytest.raises(InputError, match=r"^file 1: .* 'extra' is not in all of them.*--common-columns\.$"):
+    with pytest.raises(InputError, match=r"^file 1: .* 'extra' is only in file 0; .*--common-columns\.$"):
         chosen(one, two)
+    with pytest.raises(InputError, match=r"^file 1: .* 'extra' is not in all of them; .*--common-columns\.$"):
+        chosen(one, two, one)
     assert chosen(one, two, exclude=["extra"]) == chosen(one, two, columns=["size,age,rank"]) == ("size", "age", "rank")
-    assert capsys.readouterr().err == ""
-    assert "extra" not in chosen(one, two, common_columns=True)
-    assert "'extra'" in capsys.readouterr().err
+    other = people(a=RNG.normal(size=ROWS), b=RNG.normal(size=ROWS))
+    with collect_notes() as notes:
+        assert "extra" not in chosen(one, other, common_columns=True)
+    assert notes == ["Left out with --common-columns: 'extra' is only in file 0 and 'a', 'b' are only in file 1."]
     with pytest.raises(InputError, match="shares no column"):
         chosen(one, open_table(pd.DataFrame({"z": [1, 2]}), "Y"))
 

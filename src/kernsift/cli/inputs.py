@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-import click
-
 from kernsift.cli.options import split_names
 from kernsift.data.columns.kinds import matching_columns
 from kernsift.data.formats import Source, open_table
@@ -22,6 +20,7 @@ from kernsift.data.formats.numpy_files import array_columns, npz_arrays
 from kernsift.data.formats.source import NUMBERS
 from kernsift.exceptions import InputError, nearest, quoted, suggestion
 from kernsift.execution.files import named_file
+from kernsift.execution.notes import add_note
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.
 _COPIED_STREAMS: list[tuple[str, str]] = []
@@ -138,12 +137,12 @@ def select_columns(
     if lacking:
         if not given.get("common_columns"):
             lacks = next(i for i, source in enumerate(sources) if lacking[0] not in source.names)
+            where = _where_columns_are(lacking, sources, files, 8)
             raise InputError(
-                f"{files[lacks]}: every file needs the same columns, but {quoted(lacking, 8)} "
-                f"{'is' if len(lacking) == 1 else 'are'} not in all of them; rename or --exclude, or use the others "
-                "with --common-columns."
+                f"{files[lacks]}: every file needs the same columns, but {where}; rename or --exclude, or use the "
+                "others with --common-columns."
             )
-        click.echo(f"kernsift: Not in every file, so left out: {quoted(lacking, 100)}.", err=True)
+        add_note(f"Left out with --common-columns: {_where_columns_are(lacking, sources, files, 100)}.")
     rest = [name for name in everywhere if name in wanted]
     if not [name for name in rest if name not in keep]:
         raise InputError(f"{files[0]}: no column is left to look at; choose fewer with --exclude.")
@@ -154,6 +153,19 @@ def select_columns(
         own = [name for name in source.names if name in nameless]
         found.append(source.pick([place[name] for name in (*rest, *own)]))
     return found
+
+
+def _where_columns_are(names: Sequence[str], sources: Sequence[Source], files: Sequence[str], most: int) -> str:
+    """Which of two files has columns that are not in both; of more files, that they are not in all."""
+
+    def said(own: Sequence[str], where: str) -> str:
+        return f"{quoted(own, most)} {'is' if len(own) == 1 else 'are'} {where}"
+
+    if len(sources) > 2:
+        return said(names, "not in all of them")
+    known = [set(source.names) for source in sources]
+    own = [[name for name in names if name in there] for there in known]
+    return " and ".join(said(some, f"only in {file}") for some, file in zip(own, files, strict=True) if some)
 
 
 def _with_shared_names(sources: Sequence[Source]) -> list[Source]:

@@ -41,6 +41,7 @@ DISCOVERY = 4
 
 def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask the question, then print or write the answer."""
+    from kernsift.execution.notes import collect_notes
     from kernsift.execution.progress import progress_bar
     from kernsift.report.export import check_format, check_suffix, content_of, write_whole
 
@@ -53,8 +54,14 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
     elif given["output"]:
         suffix = check_suffix(given["output"], "--output")
     try:
-        with _dask_client(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
+        with (
+            _dask_client(given),
+            progress_bar(sys.stderr.isatty() and not given["quiet"]),
+            collect_notes() as left_out,
+        ):
             result = ask()
+            if left_out:
+                result = replace(result, notes=(*left_out, *result.notes))
             result = _with_options(result, arguments)
             result.order(given["sort"])
             command = _command(result, given["seed"])
@@ -63,6 +70,9 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
         from kernsift.cli.inputs import with_user_paths
 
         raise InputError(command_line_message(with_user_paths(str(error)), arguments)) from error
+    if given["quiet"] or given["output"] or suffix:  # else these notes are below the table
+        for note in left_out:
+            click.echo(f"note: {note}", err=True)
     if given["report"]:
         write_whole(given["report"], report)
     if given["output"]:
