@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -362,6 +363,24 @@ def test_text_labels_with_nan_are_refused_beside_an_array() -> None:
     X, _ = labelled(n=60)
     with pytest.raises(ValueError, match="contains NaN"):
         SelectMMD().fit(X, [np.nan, "u", "v"] * 20)
+
+
+@pytest.mark.parametrize("labels", [["case", "control"], ["low", "mid", "top"], [0, 1], [3, 7, 12], [False, True]])
+@pytest.mark.parametrize("kind", [np.array, pd.Series, lambda y: pl.Series(y.tolist())])
+def test_descriptions_name_the_labels(labels: list[Any], kind: Any) -> None:
+    """The first label has the largest values."""
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    y = np.array(labels)[np.arange(90) % len(labels)]
+    X[:, 0] -= 5.0 * (np.arange(90) % len(labels))
+    named = labels if isinstance(labels[0], str) else [f"y = {label}" for label in labels]
+    result = SelectMMD(random_state=0).fit(X, kind(y)).result_
+    if len(labels) == 2:
+        assert result.labels == tuple(named)
+        assert result.describe(0).startswith(f"lower in {named[1]}: median")
+    else:
+        named = [f"y = {label}" for label in labels]
+        text = result.describe(0)
+        assert re.fullmatch(rf"differs by class: highest in {named[0]} \(.*\), lowest in {named[2]} \(.*\)", text), text
 
 
 @pytest.mark.parametrize("estimator", [*(name for name in MMD if name in HSIC), Incomplete(r=2)])

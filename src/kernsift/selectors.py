@@ -14,11 +14,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernsift.api import compare, relate
+from kernsift.data.columns.encoding import number_name, value_label
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.frames import plain_array, read_columns
 from kernsift.data.inputs import as_table
 from kernsift.data.preparation import prepare
 from kernsift.data.row_buffer import RowBuffer
+from kernsift.data.rows.samples import is_code
 from kernsift.estimators import HSIC
 from kernsift.exceptions import InputError, check_choice, check_row_count
 from kernsift.execution.arrays import to_numpy
@@ -264,7 +266,7 @@ class SelectMMD(_KernelSelector):
             as_table(X, groups=self.groups, kinds=self.kinds, missing=self.missing)
         count = X.shape[0] if (frame := _frame(X)) is None else len(frame)
         # Rows without a label belong to no sample.
-        labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
+        labels, labelled, names = _labels(y, "error" if self.missing == "error" else "drop")
         for name, values in {"y": labels, **rows}.items():
             check_row_count(name, len(values), count)
         found = np.unique(labels[labelled])
@@ -273,7 +275,9 @@ class SelectMMD(_KernelSelector):
         if len(found) == 2:
             first, second = (np.flatnonzero(labels == label) for label in found)
             given: dict[str, Any] = {name: (_rows(part, first), _rows(part, second)) for name, part in rows.items()}
-            return _noted(compare(_rows(X, first), _rows(X, second), **given, **shared), labelled)
+            result = compare(_rows(X, first), _rows(X, second), **given, **shared)
+            titles = [f"y = {name}" if is_code(name) else name for name in names]
+            return _noted(result.renamed((titles[0], titles[1])), labelled)
         if isinstance(self.estimator, str) and self.estimator not in HSIC:
             known = ", ".join(map(repr, HSIC))
             raise InputError(
@@ -282,7 +286,9 @@ class SelectMMD(_KernelSelector):
             )
         keep = np.flatnonzero(labelled)
         given = {name: _rows(values, keep) for name, values in rows.items()}
-        return _noted(relate(_rows(X, keep), labels[keep], response="category", **given, **shared), labelled)
+        named = names != [number_name(label) for label in found.tolist()]
+        answer = np.array(names)[np.searchsorted(found, labels[keep])] if named else labels[keep]
+        return _noted(relate(_rows(X, keep), answer, response="category", **given, **shared), labelled)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -367,16 +373,18 @@ def _feature_of_column(X: Any, groups: Mapping[str, Any] | None) -> list[str]:
     return [owner.get(name, owner.get(place, name)) for name, place in zip(names, places, strict=True)]
 
 
-def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
-    """One code for each row, and the rows that have one."""
+def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """One code for each row, the rows that have one, and the names of the different codes in ascending order."""
     columns = read_columns(y, "y", prefix="y")
     if len(columns.names) > 1:
         raise InputError(f"y: one column of labels is needed, got {len(columns.names)}; use SelectHSIC for several.")
     present = prepare([MemorySource(columns, "y")], ["y"], missing=missing, labels=True).keep[0]
-    codes = to_numpy(columns.values)[:, 0]
-    if not columns.levels and (codes[present] % 1 != 0).any():
-        example = codes[present][codes[present] % 1 != 0][0]
+    codes, levels = to_numpy(columns.values)[:, 0], columns.levels.get(0)
+    known = np.unique(codes[present]).tolist()
+    if not levels and any(value % 1 != 0 for value in known):
+        example = next(value for value in known if value % 1 != 0)
         raise InputError(
             f"y: labels of samples are needed, got numbers such as {example:g}; use SelectHSIC for numbers."
         )
-    return codes, present
+    names = [levels[int(value)] if levels else value_label(value, columns.kinds[0]) for value in known]
+    return codes, present, names

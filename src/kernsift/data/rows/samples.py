@@ -71,12 +71,12 @@ def as_samples(
     called = first if first is not None else names[0] if len(names) == 1 else f"not {second}"
     check_group_sizes({called: rows, second: labels[second]})
     # "higher in treated = 1" is clearer than "higher in 1".
-    column = f"{by} = " if isinstance(by, str) and all(_is_code(name) for name in labels) else ""
+    column = f"{by} = " if isinstance(by, str) and all(is_code(name) for name in labels) else ""
     titles = (called if first is None and called != names[0] else f"{column}{called}", f"{column}{second}")
     return Samples(rest.where(rows), rest.where(labels[second]), titles, (rows, labels[second]))
 
 
-def _is_code(name: str) -> bool:
+def is_code(name: str) -> bool:
     """Whether a group has a number or a truth value for a name."""
     return name in ("True", "False") or name.replace(".", "", 1).lstrip("+-").isdigit()
 
