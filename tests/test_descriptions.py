@@ -718,6 +718,18 @@ def test_features_without_evidence_have_means_where_medians_are_equal() -> None:
     assert said(result, "x").startswith("median ")
 
 
+def test_medians_of_the_table_have_no_hidden_origin() -> None:
+    days = [pd.Series(pd.date_range(start, periods=31, freq="D")) for start in ("2024-01-01", "2024-03-01")]
+    codes = [pd.Series(np.arange(31) ** 2 + 2**60 + shift) for shift in (0, 2**40)]
+    start = days[0][0]
+    X, Y = (pd.DataFrame({"day": days[i], "code": codes[i], "t": days[i] - start}) for i in (0, 1))
+    frame = compare(X, Y, random_state=0, kinds={"code": "number"}).to_frame().set_index("feature")
+    medians = frame[["median_first", "median_second"]]
+    assert pd.to_datetime(medians.loc["day"], unit="D").tolist() == [day.median() for day in days]
+    assert medians.loc["t"].tolist() == [15.0, 75.0]
+    np.testing.assert_allclose(medians.loc["code"], [code.median() for code in codes], rtol=1e-15)
+
+
 def test_a_censored_response_has_means() -> None:
     """The kernel of log-rank scores is linear, so that a change of their spread, which has no meaning, is not said."""
     rng = np.random.default_rng(0)

@@ -378,8 +378,8 @@ class Result:
         -------
         data frame
             `n` is the number of rows used and `missing` the share of rows without a value; `median_first` and
-            `median_second` are the medians of the two samples (of dates in days since the first of all); `description`
-            says what changed.
+            `median_second` are the medians of the two samples (of dates in days since 1970-01-01, of durations in
+            days); `description` says what changed.
         """
         check_choice("backend", backend, BACKENDS)
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)

@@ -48,7 +48,7 @@ class Description:
     typical : str
         Medians, means where these are equal, or shares of the level that changed most; they tell no direction.
     medians : tuple of float
-        Medians of the samples; empty for categories and for a response.
+        Medians of the samples, of dates in days since 1970; empty for categories and for a response.
     held : str
         What is held fixed, such as "within strata" or "given age"; `typical` and `medians` are of the whole samples.
     size : float
@@ -118,13 +118,13 @@ def describe_numbers(
     >>> describe_numbers(x, x + 3, "Y").text
     'higher in Y: median 8 v 5'
     """
-    scale, medians = feature.scale, (float(np.median(first)), float(np.median(second)))
-    typical = f"median {versus(medians[1], medians[0], scale)}"
+    scale, one, two = feature.scale, float(np.median(first)), float(np.median(second))
+    typical, medians = f"median {versus(two, one, scale)}", (scale.number(one), scale.number(two))
     pooled, label = pooled_samples(first, second)
     if pooled.min() == pooled.max():
         return Description(typical=typical, medians=medians)
     averages = float(second.mean()), float(first.mean())
-    if medians[0] == medians[1]:  # which tells nothing about a column that is mostly 0
+    if one == two:  # which tells nothing about a column that is mostly 0
         typical = f"mean {versus(*averages, scale)}"
     if feature.means:
         change = scale.higher if averages[0] > averages[1] else scale.lower

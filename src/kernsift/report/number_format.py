@@ -64,6 +64,10 @@ class NumberScale:
     def write(self, value: float, digits: int = 3) -> str:
         return format_number(value, digits)
 
+    def number(self, value: float) -> float:
+        """A value as a number, without an origin that was subtracted from it."""
+        return value
+
     def exact(self, value: float) -> str:
         """A value that occurs in the data, such as a code: with all its digits, where these are few."""
         written = (self.write(value, digits) for digits in DIGITS)
@@ -124,6 +128,9 @@ class DateScale(NumberScale):
         stamp = np.datetime64(math.floor((self.origin + value) * MICROSECONDS) + 2, "us")
         return str(stamp.astype(f"M8[{_UNITS[digits][0]}]")).replace("T", " ")
 
+    def number(self, value: float) -> float:
+        return self.origin + value
+
     def exact(self, value: float) -> str:
         return date_name(self.origin + value).replace("T", " ")
 
@@ -175,6 +182,9 @@ class LongScale(NumberScale):
 
     def write(self, value: float, digits: int = 3) -> str:
         return str(value) if math.isinf(value) else f"{self.origin + math.floor(value):,}"
+
+    def number(self, value: float) -> float:
+        return self.origin + value
 
     def read(self, text: str) -> float:
         return float(int(text.replace(",", "")) - self.origin)
