@@ -395,3 +395,25 @@ def test_dates_of_narrow_axes_do_not_overlap(days: int) -> None:
     ax = rendered(compare(first, first + pd.Timedelta(days=1), random_state=0).plot_feature(ax=axes[0]))
     assert len(ax.get_xticks()) >= 2
     assert not overlapping(ax.get_xticklabels())
+
+
+@pytest.mark.parametrize("sizes", [(1e-7, 0.01, 0.5), (9.0, 700.0, 7e3), (1.7e5, 4.2e5, 8.7e5), (3e5, -3e5, 5e6)])
+def test_numbers_of_narrow_axes_do_not_overlap(sizes: tuple[float, ...]) -> None:
+    X, Y = (pd.DataFrame({f"x{size}": size * np.linspace(0, 1, 300) ** power for size in sizes}) for power in (1, 2))
+    for question in (compare(X, Y, random_state=0), relate(X, X.iloc[:, 0], random_state=0)):
+        axes = plt.subplots(3, 3, figsize=(10.8, 8.7), layout="constrained")[1]
+        for name, ax in zip(X.columns, axes[0], strict=True):
+            question.plot_feature(name, ax)
+        rendered(axes[0, 0])
+        for ax in axes[0]:
+            shown = [label for label in ax.get_xticklabels() if label.get_text()]
+            assert len(shown) > 2 and not overlapping(shown), [label.get_text() for label in shown]
+
+
+def test_values_that_are_not_drawn_are_said() -> None:
+    """As in the report: 30 of 600 values are a code that is far from the others."""
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame({"x": np.r_[np.full(count, -999.0), rng.normal(size=300 - count)]}) for count in (0, 30))
+    result = compare(X, Y, random_state=0)
+    assert " ".join(result.plot_feature().get_xlabel().split()) == "x (5% of the values, far out, not drawn)"
+    assert "5% of the values, far out, not drawn" in result.to_html()

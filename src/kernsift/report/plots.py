@@ -45,6 +45,10 @@ def _pyplot() -> Any:
     return required("matplotlib.pyplot", "Plots need matplotlib")
 
 
+def _ticker() -> Any:
+    return required("matplotlib.ticker", "Plots need matplotlib")
+
+
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
     """The axes given, or those of a new figure of pyplot, which notebooks and `plt.show()` display."""
     if ax is not None:
@@ -277,7 +281,6 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     -------
     matplotlib Axes
     """
-    MaxNLocator = required("matplotlib.ticker", "Plots need matplotlib").MaxNLocator
     ax = _axes(ax, 5.4, 4.2)
     within = result.listed and (result.family == "selected" or result.correction is None)
     order = result.selected if not within else np.arange(len(result.selected))
@@ -308,7 +311,7 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     limit = np.maximum(np.broadcast_to(limit, len(ends)), _SMALLEST_P)
     ax.plot(ends, limit, color=_INK, linewidth=1, linestyle="--", label=level(result))
     floor = f" (smaller ones drawn at {_SMALLEST_P:g})" if (family < _SMALLEST_P).any() else ""
-    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    ax.xaxis.set_major_locator(_ticker().MaxNLocator("auto", integer=True, min_n_ticks=1))
     ax.set(yscale="log", xlabel="rank of the p-value", ylabel=f"p-value{floor}")
     _finish(ax, _title(result), "best")
     return ax
@@ -416,7 +419,8 @@ def _histogram(picture: Histogram, ax: Axes) -> None:
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
         ax.stairs(shares, edges, fill=True, alpha=0.3, color=colour)
         ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_shortened(series))
-    ax.set(xlabel=_wrapped(picture.label, _letters_across(ax)), ylabel="share")
+    far = f" ({100 * picture.beyond:.2g}% of the values, far out, not drawn)" if picture.beyond else ""
+    ax.set(xlabel=_wrapped(picture.label + far, _letters_across(ax)), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -457,7 +461,12 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
 def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
     """Values as they are drawn on an axis, which is one of dates where `origin` is their first day since 1970."""
     if origin is None:
-        return np.asarray(values)
+        values = np.asarray(values)
+        if axis is axis.axes.xaxis:  # ticks whose labels, which matplotlib shortens from a million on, do not overlap
+            longest = max(len(f"{end:.0f}") for end in (values.min(), values.max()))
+            most = _letters_across(axis.axes) // (min(max(longest, 4), 7) + 1)
+            axis.set_major_locator(_ticker().MaxNLocator(min(max(most, 2), 9), steps=[1, 2, 2.5, 5, 10]))
+        return values
     dates: Any = required("matplotlib.dates", "Plots need matplotlib")
     most = max(3, _letters_across(axis.axes) // 6) if axis is axis.axes.xaxis else 8
     locator = dates.AutoDateLocator(minticks=min(3, most), maxticks=most)
