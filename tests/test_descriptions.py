@@ -892,15 +892,15 @@ def test_several_columns_are_described_by_their_first_component_where_it_shows_s
         return result.describe(0)
 
     assert said(columns, first + noise, groups=groups).startswith("rises along the first component: median of y -")
-    assert said(columns, third + noise, groups=groups) == "not along the first component"
+    assert said(columns, third + noise, groups=groups) == "not seen in the first principal component"
     assert said((first + noise)[:, None], columns).startswith("rises: median of the first component of y -")
-    assert said((third + noise)[:, None], columns) == "not along the first component"
+    assert said((third + noise)[:, None], columns) == "not seen in the first principal component"
     classes = np.array(["a", "b", "c"])
     of_first, of_third = (classes[np.digitize(column, [-0.5, 0.5])] for column in (first, third))
     assert said(columns, of_first, groups=groups).startswith(
         "differs by class along the first component: highest in y = c"
     )
-    assert said(columns, of_third, groups=groups) == "not along the first component"
+    assert said(columns, of_third, groups=groups) == "not seen in the first principal component"
 
 
 def test_a_response_with_more_zeros_in_a_level() -> None:
