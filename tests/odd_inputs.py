@@ -435,6 +435,21 @@ SHAPES = [
         "^by: a column of groups is needed, but .* different values in 30 rows; choose another column, or ask with relate",
     ),
     Odd(
+        "identifiers as groups",
+        lambda: compare(XF, by=[f"person {i // 2}" for i in range(ROWS)], group="person 1"),
+        finds(),
+    ),
+    Odd(
+        "an identifier of each row as groups",
+        lambda: compare(XF, by=[f"person {i}" for i in range(ROWS)]),
+        "^by: a column of groups is needed, but .* has 30 different values in 30 rows; choose another column\\.$",
+    ),
+    Odd(
+        "a threshold and a number of features",
+        lambda: compare(X, Y, threshold=2.0, k=1),
+        "^threshold: selects without a number of features; leave out k=1\\.$",
+    ),
+    Odd(
         "complex response",
         lambda: relate(X, X[:, 0] * 1j),
         "^y: the response 'y' holds values of type complex128, which cannot be tested; choose another response",

@@ -294,7 +294,7 @@ def check_selection(k: int | float | None, threshold: float | None, d: int) -> N
     """Refuse k or a threshold that cannot select from d features."""
     if threshold is not None:
         if k is not None:
-            raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
+            raise InputError(f"threshold: selects without a number of features; leave out k={k!r}.")
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or not np.isfinite(threshold):
             raise InputError(f"threshold: needs a number of standard deviations, got {threshold!r}; 1 or 2 are usual.")
     elif k is None or _is_share(k):

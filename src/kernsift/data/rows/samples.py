@@ -97,10 +97,12 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     if len(found) < 2:
         only = f"only the value {quoted(found)}" if found else "no value"
         raise InputError(f"by: two groups are needed, but {called} has {only}; choose another column.")
-    if not names and len(found) > max(2, 0.5 * len(values)):
+    # Numbers that differ in most rows are measurements, text is an identifier unless the table is very small.
+    if len(found) > max(10 if names else 2, 0.5 * len(values)):
+        ask = "" if names else ", or ask with relate(table, by) which features depend on it"
         raise InputError(
             f"by: a column of groups is needed, but {called} has {len(found):,} different values in {len(values):,} "
-            "rows; choose another column, or ask with relate(table, by) which features depend on it."
+            f"rows; choose another column{ask}."
         )
     return rest, found
 
