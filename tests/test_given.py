@@ -514,6 +514,17 @@ def test_two_tables_one_table_and_their_order(frame):
     assert np.allclose(one.all_pvalues, values.all_pvalues)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_two_samples_are_a_response_of_two_classes(kernel: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(100, 2))
+    risk = np.sin(2.0 * z[:, 0]) + z[:, 1]
+    X, group = risk[:, None] + rng.normal(size=(100, 4)), risk + rng.normal(size=100) > 0
+    options = {"given": z, "kernel": kernel, "random_state": 0}
+    found, expected = compare(X, by=group, **options), relate(X, group, **options)
+    assert np.allclose(found.scores, expected.scores, atol=1e-6)
+
+
 def test_short_list_and_intervals(frame):
     result = relate(frame, "y", given=["age", "site"], k=1, random_state=0)
     assert result.names == ("direct",)

@@ -129,7 +129,7 @@ def conditional_mmd(
     """
     table = stack([X, Y])
     response = _with_pairs_given(label_response(X.n, Y.n, table.prototype, adaptive))
-    regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
+    regression = fit_regression(confounders, _regression_targets(response, kernels), rng, **design)
     return _conditional(table, _residual_response(response, regression, rng), kernels, subset, rng)
 
 
@@ -170,20 +170,25 @@ def conditional_hsic(
     values = None
     if response.pairs == NUMBERS_GIVEN and y.values.shape[1] == 1:
         values = to_numpy(y.part(slice(None))).astype(float)
-    targets = next(iter(_rows_of(response).values()))
-    if not targets.any():
-        raise InputError(
-            "kernel: given= needs one with which some responses are similar and some not; pass another one."
-        )
-    # Predictions are terms beside curves of them, so that the units of the response would decide about their weights.
-    units = float(targets.std()) if isinstance(response_kernels.kernel, Linear) else 1.0
-    regression = fit_regression(confounders, targets / units, rng, values=values, **design)
+    targets = _regression_targets(response, response_kernels)
+    regression = fit_regression(confounders, targets, rng, values=values, **design)
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN)
     return _conditional(
         X, _residual_response(_with_pairs_given(response), regression, rng, spent), kernels, subset, rng
     )
+
+
+def _regression_targets(response: Response, kernels: FeatureKernels) -> np.ndarray:
+    """(n, m) the directions of the response that choose the regression."""
+    targets = next(iter(_rows_of(response).values()))
+    if not targets.any():
+        raise InputError(
+            "kernel: given= needs one with which some responses are similar and some not; pass another one."
+        )
+    # Predictions are terms beside curves of them, so that the units of the response would decide about their weights.
+    return targets / targets.std() if isinstance(kernels.kernel, Linear) else targets
 
 
 def _with_pairs_given(response: Response) -> Response:
