@@ -27,8 +27,8 @@ class FeatherFragment(Fragment):
         with self._opened() as reader:
             self.schema = reader.schema
             batches = reader.num_record_batches
-        # Compressed batches say how long they are only when a column is read, so a narrow one is.
-        with self._opened([self._narrowest()] if len(self.schema) else []) as reader:
+        # Compressed batches say how long they are only when a column is read, so the first one is.
+        with self._opened([0] if len(self.schema) else []) as reader:
             self.sizes = np.array([reader.get_batch(i).num_rows for i in range(batches)], dtype=np.int64)
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
@@ -37,15 +37,6 @@ class FeatherFragment(Fragment):
         with self._opened([self.schema.get_field_index(name) for name in names]) as reader:
             batches = [reader.get_batch(i) for i in range(first, last)]
             return pa.Table.from_batches(batches, schema=reader.schema).select(list(names))
-
-    def _narrowest(self) -> int:
-        def width(i: int) -> int:
-            try:
-                return int(self.schema.field(i).type.bit_width)
-            except ValueError:  # texts and lists have none
-                return 1 << 20
-
-        return min(range(len(self.schema)), key=width)
 
     @contextmanager
     def _opened(self, fields: Sequence[int] = ()) -> Iterator[Any]:

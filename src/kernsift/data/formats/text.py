@@ -110,24 +110,18 @@ def _numpy_chunks(lines: Any, text: TextTable, rows: int) -> Iterator[np.ndarray
 
 
 def _columns(frame: Any, text: TextTable, texts: set[str]) -> Columns:
-    """Cells as numbers and codes; plain numbers in one go, because looking at each column takes time."""
+    """Cells as numbers and codes."""
     names, named = tuple(text.dialect.names), text.dialect.named
     if isinstance(frame, np.ndarray):
         return Columns(names, frame, {}, ("float64",) * len(names), named, False)
-    types = list(frame.dtypes)
-    if not all(getattr(dtype, "kind", "O") in "iuf" for dtype in set(types)):
-        found = replace(read_columns(frame, text.argument), names=names, named=named)
-        # Before 3.1 pandas left a column as text where one of its numbers is beyond 64 bits, or beyond float64.
-        large = [i for i, own in found.levels.items() if names[i] not in texts and all(map(_NUMBER.fullmatch, own))]
-        for i in large:
-            recode(found.values, i, np.array(found.levels[i], dtype=np.float64))
-        levels = {i: own for i, own in found.levels.items() if i not in large}
-        kinds = tuple("float64" if i in large else kind for i, kind in enumerate(found.kinds))
-        return replace(found, levels=levels, kinds=kinds)
-    kinds = tuple("float64" if dtype.kind == "f" else "integer" for dtype in types)
-    found = Columns(names, frame.to_numpy(dtype=np.float64, copy=True), {}, kinds, named, False)
-    whole = [i for i, kind in enumerate(kinds) if kind == "integer"]
-    return found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), whole)
+    found = replace(read_columns(frame, text.argument), names=names, named=named)
+    # Before 3.1 pandas left a column as text where one of its numbers is beyond 64 bits, or beyond float64.
+    large = [i for i, own in found.levels.items() if names[i] not in texts and all(map(_NUMBER.fullmatch, own))]
+    for i in large:
+        recode(found.values, i, np.array(found.levels[i], dtype=np.float64))
+    levels = {i: own for i, own in found.levels.items() if i not in large}
+    kinds = tuple("float64" if i in large else kind for i, kind in enumerate(found.kinds))
+    return replace(found, levels=levels, kinds=kinds)
 
 
 def _read_whole(text: TextTable) -> Columns:
