@@ -408,7 +408,7 @@ WRONG = {
     "no such option": (["compare", "before.csv", "after.csv", "--kk", "1"], "No such option"),
     "k is a word": (["compare", "before.csv", "after.csv", "--k", "ten"], "or 'all', got 'ten'"),
     "k too large": (["compare", "before.csv", "after.csv", "--k", "99"], "--k: at most the number of features, 17"),
-    "k and threshold": (["compare", "before.csv", "after.csv", "--k", "2", "--threshold", "1"], "leave out k"),
+    "k and threshold": (["compare", "before.csv", "after.csv", "--k", "2", "--threshold", "1"], "leave out --k 2"),
     "alpha": (["compare", "before.csv", "after.csv", "--alpha", "5"], "--alpha: needs a number between 0 and 1"),
     "level": (["compare", "before.csv", "after.csv", "--confidence-level", "95"], "--confidence-level: needs a number"),
     "feature": (["compare", "before.csv", "after.csv", "--feature", "x"], "needs NAME=column,column"),
