@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -661,6 +661,7 @@ def test_refused_candidates() -> None:
 # Properties
 
 
+@settings(deadline=None)  # on a busy machine an example may take long
 @given(
     st.lists(
         st.tuples(st.floats(-1e9, 1e9, width=32), st.sampled_from(["u", "v", "w", "é"]), st.integers(-(2**40), 2**40)),
