@@ -28,6 +28,7 @@ from kernsift.data.inputs import as_table
 from kernsift.data.rows.aligned_tables import AlignedSparseTable, aligned
 from kernsift.data.rows.exchangeability import Exchangeability, _association
 from kernsift.estimators.feature_blocks import blocks_of
+from kernsift.estimators.null_laws.discreteness import NULL_TAIL
 from kernsift.estimators.restricted import estimator as restricted
 from kernsift.estimators.restricted import stratified_counts
 from kernsift.estimators.restricted.folded_covariance import ResponseMoments
@@ -509,6 +510,28 @@ def test_without_strata_the_law_is_that_of_all_rows() -> None:
     found = restricted.restricted_mmd(table, fit_kernels(table, rng=rng), rows, adaptive=True, rng=rng)
     assert found is not None
     np.testing.assert_allclose(norm.sf(found.estimate), compare(X, Y, random_state=0).all_pvalues, rtol=1e-6)
+
+
+def test_few_units_with_different_numbers_have_the_p_values_of_permutations() -> None:
+    """Too many relabellings to enumerate are drawn, and the p-value is the share of them that are as extreme.
+
+    The share of other permuted responses with a p-value at most p is binomial with mean p, itself known from 2^13
+    draws. Twelve columns: at 4.5 standard errors one of them fails with a probability below 1e-4.
+    """
+    rng, others = np.random.default_rng(6), 200
+    unit, y = np.repeat(np.arange(12), 5), rng.exponential(size=12) ** 2
+    shifts = rng.normal(size=(12, 12)) + np.linspace(0.0, 0.8, 12) * np.log(y)[:, None]
+    X = rng.normal(size=(60, 12)) + shifts[unit]
+
+    def pvalues(order: np.ndarray) -> np.ndarray:
+        return relate(X, y[order][unit], unit=unit, response="numeric", random_state=0).all_pvalues
+
+    found = pvalues(np.arange(12))
+    share = np.mean([pvalues(rng.permutation(12)) <= found * (1 + 1e-9) for _ in range(others)], axis=0)
+    drawn = found < NULL_TAIL  # others have the continuous law
+    error = np.sqrt(found * (1.0 - found) * (1.0 / others + 2.0**-13))
+    assert drawn.sum() >= 3
+    assert (np.abs(share - found) <= 4.5 * error + 1.0 / others)[drawn].all()
 
 
 @pytest.mark.parametrize("question", [compare, relate])

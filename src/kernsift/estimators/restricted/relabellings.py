@@ -250,6 +250,12 @@ class Relabellings:
         elif every is None and self._two_kinds and len(self._kinds) <= _TWO_LABELS:
             permuted = varies & small_pvalue & values.of_two & ~two_classes & ~fewer
         known = values.few | two_classes | fewer | permuted | (every is not None)
+        rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
+        small = np.minimum(values.others, len(rare)) <= _RARE
+        tried = small & small_pvalue & ~known & (not unbounded)
+        drawn_places = carried(np.flatnonzero(varies & tried), few_products)
+        if len(self._kinds) <= FEW_ROWS:  # relabellings of all units are as few numbers, and the same for all features
+            permuted[drawn_places] = True
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
             permuted[carried(np.flatnonzero(varies & ~known), carried_by_few_rows)] = True
         for part in slices(0, int(permuted.sum()), _TOGETHER):
@@ -260,11 +266,8 @@ class Relabellings:
             for place, found in zip(places.tolist(), drawn, strict=True):
                 log_pvalue = log_share(found, weights, None if tails is None else tails[:, place])
                 out.put_one(place, (log_pvalue, equal_outcomes(found, weights, True)))
-        rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
-        small = np.minimum(values.others, len(rare)) <= _RARE
-        tried = small & small_pvalue & ~known & (not unbounded)
-        drawn_places = carried(np.flatnonzero(varies & tried), few_products)
-        for place in np.union1d(np.flatnonzero(varies & known & ~permuted), drawn_places).tolist():
+        single = (varies & known) | np.isin(np.arange(len(score)), drawn_places)
+        for place in np.flatnonzero(single & ~permuted).tolist():
             factors = factors_of(place)
             log_tails = log_ndtr(-scores[:, place])
             if every is not None:
