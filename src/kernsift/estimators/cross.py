@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -246,10 +246,10 @@ def cross_hsic(
     # The distinct values of the response at the test rows; of several columns, those at the first of these rows.
     listed = test if response.cells is not None else test[:_LISTED]
     _, first, copies = np.unique(cells[listed], return_index=True, return_counts=True)
-    values = ResponseValues(asarray_like(first, at_test), asarray_like(copies / len(listed), at_test))
+    distinct = asarray_like(first, at_test), asarray_like(copies / len(listed), at_test)
     draws, scales = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), np.empty((2, X.d))
     null = np.empty((2, X.d))
-    predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence), values)
+    predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence), *distinct)
     for features, (products, own_null, own) in over_blocks(
         X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows
     ):
@@ -266,19 +266,13 @@ def cross_hsic(
     return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales), skewness)
 
 
-class ResponseValues(NamedTuple):
-    """Test rows with different values of the response, and the share of the test rows with each of these values."""
-
-    rows: Array
-    shares: Array
-
-
 @dataclass(frozen=True)
 class Predictions:
     """Products of the prediction and the response at the test rows, and the scales of effects.
 
     `at_test` and `at_fit` (p, rows) are the response's centred factor at the test rows and at the fit rows, `target`
-    its self-dependence, with the influence of each row (n,), `values` its values at the test rows.
+    its self-dependence, with the influence of each row (n,). `distinct` are test rows with different values of the
+    response, and `frequencies` the shares of the test rows with each of these values.
     """
 
     test: np.ndarray
@@ -286,7 +280,8 @@ class Predictions:
     at_test: Array
     at_fit: Array
     target: SelfDependence
-    values: ResponseValues
+    distinct: Array
+    frequencies: Array
 
     def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, tuple[np.ndarray, np.ndarray], ScoreScales]:
         """The products; their variance, and the skewness of their mean, over all matchings of rows; and the scales."""
@@ -301,11 +296,11 @@ class Predictions:
         third moment n / (n - 1) / (n - 2) times the sum of all m[i, j]^3.
         """
         xp, n = namespace(predicted), len(self.test)
-        response = xp.take(self.at_test, self.values.rows, axis=1)
+        response = xp.take(self.at_test, self.distinct, axis=1)
         cubes = []
         for i in range(len(variance)):
             products = predicted[i, ...] @ response
-            cubes.append(shares[i, :] @ (products * products * products) @ self.values.shares)
+            cubes.append(shares[i, :] @ (products * products * products) @ self.frequencies)
         third = to_numpy(xp.stack(cubes)) * n**3 / (n - 1) / (n - 2)
         return np.divide(third, (n * variance) ** 1.5, out=np.zeros(len(third)), where=variance > 0)
 
