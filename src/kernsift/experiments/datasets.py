@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernsift.exceptions import InputError
 from kernsift.execution.files import atomic_path
 
 _TIMEOUT = 30.0
@@ -27,7 +28,7 @@ _TIMEOUT = 30.0
 _LARGEST = 64 * 2**20
 
 
-class DataError(ValueError):
+class DataError(InputError):
     """A data set that cannot be used; the message says which file to put where."""
 
 

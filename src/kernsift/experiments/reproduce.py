@@ -14,14 +14,14 @@ from collections.abc import Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernsift.exceptions import required
+from kernsift.exceptions import InputError
+from kernsift.execution.dask_workers import DaskWorkers, connected
 from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
-from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
+from kernsift.experiments.studies import Progress, run_tasks, write_rows
 from kernsift.experiments.summary import COLUMNS, Reproduction, Row, summarise
 from kernsift.experiments.trials import FILE, Task, TrialStore, Values, run_trial
 
@@ -130,12 +130,8 @@ def _report_damage(damaged: list[int]) -> None:
 
 
 def _on_cluster(tasks: Sequence[Task], address: str) -> Generator[tuple[Task, Values]]:
-    dask = required("distributed", "--cluster needs Dask")
-    with dask.Client(address, set_as_default=False) as client:
-        # Not pure: Dask would hash every task to find equal ones, and there are none.
-        futures = client.map(partial(single_threaded, run_trial), tasks, pure=False)
-        for _, result in dask.as_completed(futures, loop=client.loop, with_results=True):
-            yield result
+    with connected(address) as client:
+        yield from DaskWorkers(client).map(run_trial, tasks)
 
 
 def _write(result: Reproduction, folder: Path) -> None:
@@ -169,7 +165,7 @@ def run(**arguments: Any) -> int:
         rest = "finished trials are kept, and the same command continues from here."
         print(f"kernsift reproduce: {place}{error.strerror or error}; {rest}", file=sys.stderr)
         return 1
-    except (DataError, ModuleNotFoundError, BrokenProcessPool) as error:
+    except (InputError, ModuleNotFoundError, BrokenProcessPool) as error:
         print(f"kernsift reproduce: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

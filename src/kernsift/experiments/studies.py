@@ -47,14 +47,14 @@ def generator(seed: int, names: Iterable[str], number: int) -> np.random.Generat
 
 def run_tasks(function: Callable[[Task], Found], tasks: Sequence[Task], workers: int) -> Generator[Found]:
     """The results of all tasks as they finish, each computed with one thread. Closing the iterator stops the work."""
-    function = partial(single_threaded, function)
+    function = partial(_single_threaded, function)
     if workers == 1 or len(tasks) < 2:
         yield from map(function, tasks)
     else:
         yield from _on_processes(function, tasks, workers)
 
 
-def single_threaded(function: Callable[[Task], Found], task: Task) -> Found:
+def _single_threaded(function: Callable[[Task], Found], task: Task) -> Found:
     """Call the function with one BLAS thread: sums over several depend on their number in the last bits."""
     with threadpool_limits(1):
         return function(task)
