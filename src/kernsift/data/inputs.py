@@ -26,7 +26,7 @@ from kernsift.data.survival import Survival, hint_at_censoring, is_censored, rea
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, check_choice, check_unique, quoted
 from kernsift.execution.memory import parse_memory
-from kernsift.execution.notes import collect_notes
+from kernsift.execution.notes import add_note, collect_notes
 
 
 def as_table(X: Any, *, argument: str = "X", **options: Any) -> Table:
@@ -141,6 +141,11 @@ def read_xy(
     (table,), (columns,) = prepared.tables(), answers.columns()
     if censored:
         survival = survival_of(columns)
+        rest = "" if survival.event.all() else ", the others are censored"
+        add_note(
+            f"{int(survival.event.sum()):,} of {len(survival.event):,} times end with an event{rest}; the risk score "
+            "is the log-rank score, which is high where events come early."
+        )
         return FeaturesAndResponse(table, survival.table(), kept, survival)
     if features.named or target.named:
         hint_at_censoring(table, columns)
