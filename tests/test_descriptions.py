@@ -225,10 +225,12 @@ def test_truth_values_are_described_as_such(tmp_path: Path) -> None:
     rising = kernsift.relate(both.assign(y=np.arange(600.0)), "y", random_state=0)
     boxes = rising.pictures[rising.names.index("member")]
     assert isinstance(boxes, Boxes) and boxes.levels == ("False", "True")
-    # A level of many classes has a box of its own, on an axis without words.
+    # Each of many classes has a bar of its own.
     many = kernsift.relate(both.assign(y=np.repeat(list("abcdef"), 100)), "y", random_state=0)
     drawn = many.pictures[many.names.index("member")]
-    assert isinstance(drawn, Boxes) and drawn.label == "member" and drawn.origin is None
+    assert isinstance(drawn, Bars) and drawn.label == "member = True by y" and drawn.levels == tuple("abcdef")
+    shares = [both["member"].iloc[first : first + 100].mean() for first in range(0, 600, 100)]
+    np.testing.assert_allclose(drawn.shares[0], shares)
 
 
 def test_missing_values_that_are_tested_are_described() -> None:

@@ -417,3 +417,13 @@ def test_values_that_are_not_drawn_are_said() -> None:
     result = compare(X, Y, random_state=0)
     assert " ".join(result.plot_feature().get_xlabel().split()) == "x (5% of the values, far out, not drawn)"
     assert "5% of the values, far out, not drawn" in result.to_html()
+
+
+def test_the_legend_covers_no_bar() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"site": rng.choice(list("abcd"), 800), "stage": rng.choice([f"stage {i}" for i in range(4)], 800)}
+    )
+    ax = rendered(relate(frame, "stage", random_state=0).plot_feature())
+    legend = ax.get_legend().get_window_extent()
+    assert len(ax.patches) == 16 and not any(legend.overlaps(bar.get_window_extent()) for bar in ax.patches)

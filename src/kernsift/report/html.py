@@ -216,7 +216,7 @@ def _caption(picture: Picture, name: str) -> str:
         far = f" ({100 * picture.beyond:.2g}% of the values, far out, not drawn)" if picture.beyond else ""
         return f"{about}shares in {len(picture.edges) - 1} bins{far}"
     if isinstance(picture, Bars):
-        return f"{about}share of each value"
+        return f"{about}share{'' if len(picture.series) == 1 else ' of each value'}"
     if isinstance(picture, Boxes):
         return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5% to 95%"
     return f"{picture.against} (upright) against {picture.label}: points, median and quartiles"

@@ -218,6 +218,10 @@ def response_picture(table: Table, response: ShownResponse, j: int) -> Picture:
         groups = [values[codes == level] for level in range(len(levels))]
         if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
             return _numbers(groups, label, tuple(named), origin)
+        two = np.unique(values)
+        if len(two) == 2:  # whose quartiles show no share
+            high = f"{label} = {value_name(float(two[1]), origin)}"
+            return _share_by_class(values == two[1], codes, high, response.label, levels)
         return _boxes(values, codes, label, response.label, levels, origin)
     if own is not None:
         return _boxes(target, values.astype(np.intp), response.label, name, own, response.origin)
@@ -258,12 +262,24 @@ def _shares_by_level(
     return _bars([group for group, _ in kept], label, tuple(level for _, level in kept), own)
 
 
+def _share_by_class(flags: np.ndarray, codes: np.ndarray, what: str, by: str, levels: Sequence[str]) -> Bars:
+    """The share of flagged rows in each of the most common classes."""
+    shown = _common_classes(codes, len(levels))
+    shares = np.array([[flags[codes == level].mean() for level in shown]])
+    return Bars(f"{what} by {by}", (what,), tuple(levels[level] for level in shown), _to_rows(shares))
+
+
+def _common_classes(codes: np.ndarray, count: int) -> np.ndarray:
+    """The most common of the classes that occur, in their order."""
+    counts = np.bincount(codes, minlength=count)
+    shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
+    return shown[counts[shown] > 0]
+
+
 def _boxes(
     values: np.ndarray, codes: np.ndarray, label: str, by: str, levels: Sequence[str], origin: float | None
 ) -> Boxes:
-    counts = np.bincount(codes, minlength=len(levels))
-    shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
-    shown = shown[counts[shown] > 0]
+    shown = _common_classes(codes, len(levels))
     factor, label, origin = _axis_scale(values, label, origin)
     quantiles = [_to_floats(np.quantile(values[codes == level] * factor, _BOX_QUANTILES)) for level in shown]
     return Boxes(label, by, tuple(levels[level] for level in shown), tuple(quantiles), origin)

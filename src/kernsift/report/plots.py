@@ -431,7 +431,9 @@ def _bars(picture: Bars, ax: Axes) -> None:
     ax.set_yticks(places, _level_names(picture.levels, _points(ax)[1]))
     ax.set_ylim(len(places) - 0.5, -0.5)
     ax.set(xlabel="share", ylabel=_wrapped(picture.label, 32))
-    ax.legend(frameon=False, fontsize=8)
+    if len(picture.shares) > 2:  # room for the legend
+        ax.set_xlim(right=1.5 * max(map(max, picture.shares)) or None)
+    ax.legend(frameon=False, fontsize=8, loc="best" if len(picture.shares) <= 2 else "right")
 
 
 def _boxes(picture: Boxes, ax: Axes) -> None:
