@@ -100,6 +100,7 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
         else:
             few_labelled = rare and n > OUTLIER_ROWS and not is_sparse(counts)[0]
             (labelled if labellings <= most or few_labelled else drawn).append(place)
+    drawn.sort(key=lambda place: _others(features[place]))  # so that columns with few such rows need few draws
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         _put_laws(laws, features, places, law, rng_seed, _DRAWN)
         if law is _over_labellings or n <= SMALL_ROWS:  # more draws of more rows take too long
@@ -314,8 +315,9 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int, draws: int) ->
     """Sampled rows of the response for the rows of columns that differ from their commonest value."""
     cells = features[0].joint.sum(axis=0).astype(int)
     n, targets = int(cells.sum()), features[0].targets
-    # Rows that suffice for any column whose outcomes are sampled.
-    size = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= FEW_ROWS else SPARSE
+    # Rows that suffice for any column whose outcomes are sampled, and for these.
+    most = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= FEW_ROWS else SPARSE
+    size = max(_others(feature) for feature in features)
     weights = list[np.ndarray]()
     statistics = np.empty((len(targets), len(features), draws + 1))
     for pair, target in enumerate(targets):
@@ -328,7 +330,7 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int, draws: int) ->
     grams = [target.T @ target if points <= _MANY_POINTS else None for target in targets]
     step = max(1, _NUMBERS // (16 * len(first)))  # so that products stay in the cache of the processor
     for begin in range(0, draws, _DRAWN):
-        rows = codes[_drawn_rows(n, size, _DRAWN, rng_seed + begin)]
+        rows = codes[_drawn_rows(n, most, _DRAWN, rng_seed + begin)[:, :size]]
         for start in range(0, _DRAWN, step):
             some = rows[start : start + step]
             place, end = some[:, first] * points + some[:, second], begin + start + len(some)
@@ -340,6 +342,11 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int, draws: int) ->
                     products = np.take(gram, place, mode="clip")  # skips NumPy's check of bounds
                 statistics[pair, :, begin + start + 1 : end + 1] = weights[pair] @ products.T
     return [feature.law(statistics[:, place], feature.log_tails) for place, feature in enumerate(features)]
+
+
+def _others(feature: ViewedFeature) -> int:
+    """The number of rows that differ from the commonest value of a column."""
+    return int(feature.counts.sum() - feature.counts.max())
 
 
 def _row_weights(feature: ViewedFeature, pair: int, size: int) -> np.ndarray:
