@@ -38,9 +38,8 @@ from kernsift.execution.arrays import slices
 # The number of sampled outcomes.
 _DRAWN = 2**13
 # Outcomes that are sampled where fewer than these of the first sample are beyond the observed one, unless its p-value
-# under the continuous law is below the last number. Small tails of single pairs have few of the first sample, so that
-# the seed would change a score by up to 0.1.
-_DEEP, _ENOUGH, _DEEPEST = 2**16, 150, 1e-5
+# under the continuous law is below the last number.
+_DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
 # The most elements of drawn permutations, and of the factors of features that share them.
 _PERMUTED, _TOGETHER = 2**28, 2**24
 # Elements of the sampled statistics that are in memory at once, and of one temporary array; and the points whose Gram
