@@ -58,6 +58,7 @@ from kernsift.estimators.conditional.residual_statistics import (
     pair_statistic,
     point_effect,
 )
+from kernsift.estimators.covariance.selected_factor import leading
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined, penalties
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
@@ -91,9 +92,9 @@ NUMBERS_GIVEN = (
     Pair(VALUES, "wide", 0.09),
 )
 """Pairs of views for classes and for a response of numbers, given confounders."""
-# Directions with less than this share of tr(K^2) are left out. Categories have as many directions as levels but one, of
-# equal size under the kernel of chi-square: the most of a response, and of products with those of a feature.
-_FAINT, _MOST_RESPONSE, _MOST_PRODUCTS = 1e-2, 64, 512
+# Categories have as many directions as levels but one, of equal size under the kernel of chi-square: the most of a
+# response, and of products with those of a feature.
+_MOST_RESPONSE, _MOST_PRODUCTS = 64, 512
 # Rows from which null laws are learned, and rows that show whether numbers have many ties.
 _LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers of residuals that are computed in one product.
@@ -270,9 +271,7 @@ def residual_values(
 
 def _leading(rows: np.ndarray, most: int) -> np.ndarray:
     """The directions of a factor (n, m) that count."""
-    squares = (rows**2).sum(axis=0) ** 2
-    behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
-    return rows[:, : min(max(int(behind.sum()), 1), most)]
+    return rows[:, : min(max(int(leading((rows**2).sum(axis=0)).sum()), 1), most)]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kernsift.kernels.sparse_columns import SparseCodes
 
 # The most rows that correlations are estimated from.
 _ROWS = 2**14
-# Trailing directions of a factor with less than this share of tr(K^2) are dropped from correlations.
+# Trailing directions of a factor with less than this share of tr(K^2) do not count.
 _NEGLIGIBLE = 1e-2
 # The most directions of a response that cross-covariances are kept for.
 _RESPONSE_DIRECTIONS = 16
@@ -30,11 +30,16 @@ def rows_to_align(n: int, rng: np.random.Generator) -> np.ndarray | None:
     return None if n <= _ROWS else np.sort(rng.choice(n, _ROWS, replace=False))
 
 
+def leading(sizes: np.ndarray) -> np.ndarray:
+    """(..., q) bool: all directions, with these squared norms, but the last that together have under 1% of tr(K^2)."""
+    squares = sizes**2
+    behind = squares[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    return np.asarray(behind > _NEGLIGIBLE * squares.sum(axis=-1, keepdims=True))
+
+
 def response_directions(view: ResponseView) -> int:
     """The number of leading directions of a view of the response that are used."""
-    squares = view.sizes**2
-    behind = squares[::-1].cumsum()[::-1] > _NEGLIGIBLE * squares.sum()
-    return int(min(max(behind.sum(), 1), _RESPONSE_DIRECTIONS))
+    return int(min(max(leading(view.sizes).sum(), 1), _RESPONSE_DIRECTIONS))
 
 
 def view_among(name: str, response: Response) -> str:
@@ -73,13 +78,11 @@ class SelectedFactor(NamedTuple):
         """The `chosen` ones of a block of features, from their statistic under a pair of views."""
         view, cross, alike = statistic.view, statistic.cross, statistic.fitted.alike
         xp = namespace(view.sizes)
-        squares = to_numpy(view.sizes)[chosen] ** 2
-        # The sum of squares from each direction on, the largest first.
-        behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _NEGLIGIBLE * squares.sum(axis=1, keepdims=True)
-        count = max(int(behind.sum(axis=1).max(initial=1)), 1)
-        ranks, which = np.maximum(behind.sum(axis=1), 1), asarray_like(chosen, view.sizes)
+        counted, which = leading(to_numpy(view.sizes)[chosen]), asarray_like(chosen, view.sizes)
+        ranks = np.maximum(counted.sum(axis=1), 1)
+        count = int(ranks.max(initial=1))
         # Truncate each feature by itself: the result must not depend on the other features of the block.
-        own = xp.astype(asarray_like(behind[:, :count], view.sizes), dtype)
+        own = xp.astype(asarray_like(counted[:, :count], view.sizes), dtype)
         factor: Any
         if isinstance(view, GroupView):
             factor = view.thinned(rows, count)
