@@ -77,6 +77,11 @@ class Response(NamedTuple):
         """The only view, or the first of several."""
         return next(iter(self.views.values()))
 
+    @property
+    def weights(self) -> np.ndarray:
+        """(pairs,) shares of the level that the pairs have."""
+        return np.array([pair.weight for pair in self.pairs])
+
     def at(self, rows: slice | np.ndarray | None, view: ResponseView, count: int | None = None) -> Array:
         """(p, rows) the factor of a view at some rows, None for all, or its first `count` directions."""
         points = slice(None) if rows is None else rows

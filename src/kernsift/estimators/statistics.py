@@ -163,8 +163,7 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
 
 def best_pairs(statistics: Sequence[FittedStatistic], scores: np.ndarray, response: Response) -> np.ndarray:
     """(b,) the pair of views with the smallest weighted p-value, from the scores (pairs, b) of each feature."""
-    weights = np.array([pair.weight for pair in response.pairs])
-    smallest = log_ndtr(-scores) - np.log(weights)[:, None]
+    smallest = log_ndtr(-scores) - np.log(response.weights)[:, None]
     # A feature that is constant under a view has no score there.
     varies = np.array([one.laws.sd > 0 for one in statistics])
     return np.where(varies, smallest, np.inf).argmin(axis=0)
@@ -180,9 +179,8 @@ def combined_scores(
     """(b,) one score from the scores (pairs, b) of each feature, given the correlations (pairs, pairs, b) of T."""
     if len(statistics) == 1:
         return scores[0]
-    weights = np.array([pair.weight for pair in response.pairs])
     correlation = tail_correlations(correlation, response.pairs, statistics[0].fitted.levels)
-    return union_score(scores, weights, correlation, counts)
+    return union_score(scores, response.weights, correlation, counts)
 
 
 def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
@@ -357,7 +355,6 @@ def enumerated_scores(
             heavy |= carried_by_few_rows(own, other, response.n) & ~few & ~fisher
         else:
             meet |= few_products(own, other, response.n) & ~few & small
-    shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
     few_laws, rare_laws = (partial(enumerated_laws, rare=one) for one in (rare, True))
     for some, law in ((few, few_laws), (heavy, permuted_laws), (meet, rare_laws)):
@@ -366,7 +363,7 @@ def enumerated_scores(
             chosen = every[start : start + at_once]
             joint = _joint(known, chosen, response)
             tails = log_ndtr(-scores[:, chosen])
-            features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, shares)
+            features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, response.weights)
             out.put(chosen, law(features, seed))
     return out
 

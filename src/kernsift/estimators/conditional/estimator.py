@@ -294,11 +294,6 @@ class _Measuring:
         found = {name: centred_at(self.subset, view.values[:, :RESPONSE_DIRECTIONS], mean=True) for name, view in views}
         return {name: values.T for name, values in found.items()}
 
-    @property
-    def weights(self) -> np.ndarray:
-        """(pairs,) shares of the level."""
-        return np.array([pair.weight for pair in self.given.response.pairs])
-
     def _features(self, block: FeatureBlock) -> Iterator[tuple[int, dict[str, ResidualView]]]:
         """The residuals of each feature by view."""
         response, regression = self.given.response, self.given.regression
@@ -361,14 +356,14 @@ class _Measuring:
         if len(scores) == 1:
             return float(scores[0])
         correlation = tail_correlations(correlations(statistics)[:, :, None], self.given.response.pairs)
-        return float(union_score(scores[:, None], self.weights, correlation)[0])
+        return float(union_score(scores[:, None], self.given.response.weights, correlation)[0])
 
     def _winner(self, feature: int, own: dict[str, ResidualView]) -> Winner:
         assert self.subset is not None
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
-        smallest = log_ndtr(-scores) - np.log(self.weights)
+        smallest = log_ndtr(-scores) - np.log(self.given.response.weights)
         best = int(np.where([one.sd > 0 for one in statistics], smallest, np.inf).argmin())
         effect = max(
             point_effect(one, own[pair.feature], given.views[pair.response])
@@ -402,7 +397,7 @@ class _Measuring:
         def union(some: np.ndarray) -> np.ndarray:
             return np.array([self._combined(statistics, some[:, 0])])
 
-        taken = penalties(scores, union(scores), self.weights, union)
+        taken = penalties(scores, union(scores), self.given.response.weights, union)
         laws = tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)

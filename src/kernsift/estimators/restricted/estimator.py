@@ -318,9 +318,8 @@ class _Measuring:
             return features, view_effects(statistics, scores, union, final, fitted.points, fitted.response, free)
         score, winner = union(scores), best_pairs(statistics, scores, target.response)
         few = few_values(known, self.rows, target.strata, counted)
-        weights = np.array([pair.weight for pair in target.response.pairs])
-        given = (few, self.seed, counted, fitted.unbounded)
-        score, gaps = target.relabellings.scores(statistics, scores, score, weights, *given)
+        given = (target.response.weights, few, self.seed, counted, fitted.unbounded)
+        score, gaps = target.relabellings.scores(statistics, scores, score, *given)
         # Units count as their strata do; the covariance centres counted rows.
         if counted is None and len(target.strata.sizes) > 1 and (target.scale != 1.0).any():
             statistics = [one.weighted(np.sqrt(target.scale)) for one in statistics]
