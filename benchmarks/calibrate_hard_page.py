@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from calibrate_hard import CROSSING, RARE, SPREAD, Line, SeedLine
+from exact_coverage import exact_coverage_table
 from interval_coverage import CELLS, RULES
 from level_settings import SETTINGS
 from pages import span, table
@@ -197,6 +198,7 @@ def hard_parts(folder: Path) -> dict[str, str]:
         "mates": mates_table(levels),
         "coverage": coverage_summary(coverage) if coverage else "",
         "coverage of the default": coverage_table(coverage, default=True),
+        "coverage of exact intervals": exact_coverage_table(),
         "coverage of others": coverage_table(coverage, default=False),
         "tail": tail_table(tail) if tail else "",
         "seeds": seeds_sentence(seeds) if seeds else "",

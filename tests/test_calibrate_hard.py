@@ -18,6 +18,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import calibrate  # noqa: E402
 import calibrate_hard  # noqa: E402
 import calibrate_hard_page  # noqa: E402
+import exact_coverage  # noqa: E402
 import far_tail  # noqa: E402
 import interval_coverage  # noqa: E402
 import level_settings  # noqa: E402
@@ -178,3 +179,29 @@ def test_permuted_copies_have_the_values_of_the_column(monkeypatch):
     assert far_tail.below("ten", 0) == [5, 2, 2]
     assert (np.sort(seen[0], axis=0) == np.arange(10.0)[:, None]).all()
     assert len(np.unique(seen[0], axis=1).T) > 400
+
+
+# --- exact intervals --------------------------------------------------------------------------------------------------
+
+
+def test_pvalues_of_two_proportions_are_those_of_scipy():
+    """In samples of equal size the order by distance is that by probability."""
+    found = exact_coverage.fisher(6, 6)
+    expected = [[stats.fisher_exact([[a, 6 - a], [b, 6 - b]]).pvalue for b in range(7)] for a in range(7)]
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize(("n", "m"), [(8, 8), (5, 12)])
+def test_exact_intervals_have_their_level(n, m, selected):
+    shares = [(0.1, 0.1), (0.05, 0.3), (0.3, 0.05), (0.2, 0.6), (0.1, 0.9)]
+    assert min(exact_coverage.exact_coverage(n, m, pair, selected=selected) for pair in shares) >= 0.95 - 1e-9
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_exact_intervals_without_an_effect_by_hand(share):
+    """With 8 v 8 rows a p-value is at most 0.05 where one sample has at least five ones more than the other."""
+    mass = stats.binom.pmf(np.arange(9), 8, share)
+    gap = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
+    expected = 1.0 - np.outer(mass, mass)[gap >= 5].sum()
+    assert exact_coverage.exact_coverage(8, 8, (share, share), selected=False) == pytest.approx(expected, abs=1e-12)
