@@ -687,6 +687,16 @@ def test_curves_do_not_depend_on_the_order_of_rows_with_ties() -> None:
         assert (other.middles, other.quartiles) == (picture.middles, picture.quartiles)
 
 
+def test_one_of_few_values_is_named() -> None:
+    """Uniform on 0 to 8 and on 1 to 9: the complement of an interval may be one value, too."""
+    first, second = np.repeat(np.arange(9.0), 30), np.repeat(np.arange(1.0, 10.0), 30)
+    assert changed_interval(first, second).change in ("fewer zeros", "more values of 9")
+    assert changed_interval(first[30:], second).change == "more values of 9"
+    assert changed_interval(second, first[30:]).change == "fewer values of 9"
+    assert changed_interval(first, second[:-30]).change == "fewer zeros"
+    assert changed_interval(first - 3.0, second[:-30] - 3.0).change == "fewer values of -3"
+
+
 def _share_meant(change: str, values: np.ndarray, low: float, high: float) -> float:
     """The share of the values that a phrase about an interval means."""
     within = {

@@ -478,3 +478,15 @@ def test_signalling_nans_are_missing_values(missing: str) -> None:
     signalling.view(np.uint32)[3, 0] = 0x7FA00000
     found = [compare(X, rows[:50] + 1, missing=missing, random_state=0).pvalues for X in (quiet, signalling)]
     np.testing.assert_array_equal(*found)
+
+
+def test_a_column_that_is_empty_in_one_table_is_noted_with_the_way_to_test_it() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)}) for _ in range(2))
+    Y["a"] = np.nan
+    result = compare(X, Y, random_state=0)
+    assert result["a"].pvalue == 1.0
+    (note,) = [one for one in result.notes if "Not testable" in one]
+    assert "'a'. Whether values are missing is tested with missing='value'." in note
+    found = compare(X, Y, missing="value", random_state=0)["a"]
+    assert found.rejected and found.description == "more missing in Y: 100% v 0%"

@@ -145,9 +145,10 @@ def _covariance(scores: Scores) -> AlignmentCovariance:
 
 def note_untested(names: Sequence[str], untested: np.ndarray) -> None:
     """Note the features (d,) that cannot be tested on the rows that have them."""
+    columns = quoted([names[j] for j in np.flatnonzero(untested).tolist()])
     add_note(
-        "Not testable on the rows that have a value, so without evidence (p = 1): "
-        f"{quoted([names[j] for j in np.flatnonzero(untested).tolist()])}."
+        f"Not testable on the rows that have a value, so without evidence (p = 1): {columns}. Whether values are "
+        "missing is tested with missing='value'."
     )
 
 
