@@ -126,6 +126,28 @@ def test_rare_values_that_do_not_meet_rare_cases_are_no_evidence(n: int, share: 
     assert (result.all_pvalues <= 0.05).mean() < 0.05
 
 
+@pytest.mark.parametrize("response", ["classes", "censored"])
+def test_few_cases_with_the_same_of_two_values_are_little_evidence(response: str) -> None:
+    """All of five cases have the value of half of the rows with probability 1 / 32, so no p-value is below that."""
+    rng, n = np.random.default_rng(3), 200
+    case = np.arange(n) < 5
+    X = np.column_stack([np.append(np.ones(5), rng.permutation(n - 5) < n // 2 - 5) for _ in range(40)])
+    y = case if response == "classes" else (np.where(case, np.arange(n), n), case)
+    found = relate(X, y, given=rng.normal(size=n), random_state=0).all_pvalues
+    # Errors of estimated probabilities average out; three standard errors of 8,192 draws.
+    assert found.mean() > 1 / 32 - 3 * np.sqrt(1 / 32 * 31 / 32 / 8192)
+
+
+def test_intervals_of_few_cases_agree_with_tests() -> None:
+    rng, n = np.random.default_rng(4), 200
+    case = np.arange(n) < 6
+    X = rng.random((n, 30)) < np.where(case[:, None], 0.9, 0.3)
+    for options in ({}, {"kernel": "linear"}):
+        found = relate(X, case, given=rng.normal(size=n), correction=None, random_state=0, **options)
+        assert 0 < found.rejected.sum() < 30
+        assert ((found.intervals[:, 0] > 0) == found.rejected).all()
+
+
 def test_degrees_of_freedom_are_counted():
     """Many linear confounders in few rows: with the rows' own scatter T would be too large for its law.
 

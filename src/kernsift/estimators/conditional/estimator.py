@@ -17,7 +17,8 @@ central moment 8 tr(M0^3). The v_i are not centred: that would make T a squared 
 for this law where rows are few. All follow from W and from the diagonal of M in time linear in the rows. Residuals are
 smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
 which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added. If both
-residuals are skew, tr M is correlated with the sum of the v_i, and is replaced by its mean where that is larger.
+residuals are skew, tr M is correlated with the sum of the v_i, and is replaced by its mean where that is larger. Where
+few rows carry the response, features with two values have few outcomes (`kernsift.estimators.conditional.few_rows`).
 
 **Pairs of views** are combined as in the complete estimator, with the correlations of their T over the same signs.
 
@@ -39,6 +40,7 @@ from scipy.special import log_ndtr
 
 from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
+from kernsift.estimators.conditional.few_rows import FewRows
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
 from kernsift.estimators.conditional.remaining_dependence import RemainingDependence
 from kernsift.estimators.conditional.residual_alignment import (
@@ -111,6 +113,7 @@ class ConditionalResponse:
     regression: ConfounderRegression
     law_rows: np.ndarray | None  # from which null laws are learned; None for all
     remaining: RemainingDependence
+    few: FewRows | None  # the rows that carry the response, if these are few
 
 
 def conditional_mmd(
@@ -235,7 +238,11 @@ def _residual_response(
     if units is None and response.n > 2 * _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
     remaining = RemainingDependence.of(response.n, regression.spaces, regression.inputs, units, rng)
-    return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, remaining)
+    # Rows of a unit are not independent given the confounders.
+    few = None
+    if units is None:
+        few = FewRows.of([views[pair.response].values for pair in response.pairs], response.weights, rng)
+    return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, remaining, few)
 
 
 def _rows_of(response: Response) -> dict[str, np.ndarray]:
@@ -284,7 +291,7 @@ class _Measuring:
 
     def __call__(self, block: FeatureBlock) -> list[Any]:
         measure = self._effects if self.subset is None else self._winner
-        return [measure(feature, own) for feature, own in self._features(block)]
+        return [measure(*of_feature) for of_feature in self._features(block)]
 
     @cached_property
     def targets(self) -> dict[str, np.ndarray]:
@@ -294,8 +301,8 @@ class _Measuring:
         found = {name: centred_at(self.subset, view.values[:, :RESPONSE_DIRECTIONS], mean=True) for name, view in views}
         return {name: values.T for name, values in found.items()}
 
-    def _features(self, block: FeatureBlock) -> Iterator[tuple[int, dict[str, ResidualView]]]:
-        """The residuals of each feature by view."""
+    def _features(self, block: FeatureBlock) -> Iterator[tuple[int, dict[str, ResidualView], np.ndarray]]:
+        """The residuals of each feature by view, and (n,) the first direction of the first view."""
         response, regression = self.given.response, self.given.regression
         names = list(dict.fromkeys(pair.feature for pair in response.pairs))
         spent, residual_block = np.zeros(len(block.own)), block
@@ -323,7 +330,7 @@ class _Measuring:
                 views = {name: left[directions[name]].after(0.0 if name == VALUES else spent[place]) for name in names}
                 if VALUES in views and not views[names[0]].values.any():
                     views[VALUES] = views[names[0]]  # the confounders determine the feature
-                yield int(block.features[place]), views
+                yield int(block.features[place]), views, different[0](place)[:, 0]
 
     def _directions(self, block: FeatureBlock, names: Sequence[str]) -> dict[str, Callable[[int], np.ndarray]]:
         """For each view a function of the place of a feature in the block: the directions that count (n, m)."""
@@ -358,27 +365,38 @@ class _Measuring:
         correlation = tail_correlations(correlations(statistics)[:, :, None], self.given.response.pairs)
         return float(union_score(scores[:, None], self.given.response.weights, correlation)[0])
 
-    def _winner(self, feature: int, own: dict[str, ResidualView]) -> Winner:
+    def _score(
+        self, statistics: Sequence[PairStatistic], scores: np.ndarray, own: dict[str, ResidualView], values: np.ndarray
+    ) -> float:
+        """The score of a feature with these `values` (n,) in its first direction."""
+        combined, few = self._combined(statistics, scores), self.given.few
+        if few is None:
+            return combined
+        first = own[self.given.response.pairs[0].feature]
+        return few.bounded(combined, values, first.values[:, 0], scores)
+
+    def _winner(self, feature: int, own: dict[str, ResidualView], values: np.ndarray) -> Winner:
         assert self.subset is not None
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
-        smallest = log_ndtr(-scores) - np.log(self.given.response.weights)
+        score = self._score(statistics, scores, own, values)
+        smallest = log_ndtr(-scores) - np.log(given.response.weights)
         best = int(np.where([one.sd > 0 for one in statistics], smallest, np.inf).argmin())
         effect = max(
             point_effect(one, own[pair.feature], given.views[pair.response])
             for one, pair in zip(statistics, pairs, strict=True)
         )
         feature_view, response_view = own[pairs[best].feature], given.views[pairs[best].response]
-        values = centred_at(self.subset, feature_view.values[:, :DIRECTIONS])
+        factor = centred_at(self.subset, feature_view.values[:, :DIRECTIONS])
         cross = statistics[best].total.reshape(feature_view.values.shape[1], -1)
-        gram = values.T @ values
-        square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
+        gram = factor.T @ factor
+        square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(factor) - 1))
         return Winner(
             feature,
-            self._combined(statistics, scores),
+            score,
             effect,
-            values.T.astype(np.float32),
+            factor.T.astype(np.float32),
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
@@ -389,15 +407,19 @@ class _Measuring:
             self.targets,
         )
 
-    def _effects(self, feature: int, own: dict[str, ResidualView]) -> tuple[np.ndarray, CombinedEffects]:
+    def _effects(
+        self, feature: int, own: dict[str, ResidualView], values: np.ndarray
+    ) -> tuple[np.ndarray, CombinedEffects]:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)[:, None]
+        final = np.array([self._score(statistics, scores[:, 0], own, values)])
+        scores = scores if len(pairs) > 1 else final[None]
 
         def union(some: np.ndarray) -> np.ndarray:
             return np.array([self._combined(statistics, some[:, 0])])
 
-        taken = penalties(scores, union(scores), self.given.response.weights, union)
+        taken = penalties(scores, final, given.response.weights, union)
         laws = tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
