@@ -191,7 +191,9 @@ class GroupView:
             return along
 
         along = np.asarray(sum(parallel_map(work, slices(0, n, _STRIP))))[None, :]
-        return diagonal * unit**2, square * unit**4, leading * unit, along * unit**3
+        for part, power in ((diagonal, 2), (square, 4), (leading, 1), (along, 3)):
+            part *= unit**power
+        return diagonal, square, leading, along
 
 
 def root_unit(square: Any) -> Any:
