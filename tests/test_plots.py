@@ -415,7 +415,7 @@ def test_values_that_are_not_drawn_are_said() -> None:
     rng = np.random.default_rng(0)
     X, Y = (pd.DataFrame({"x": np.r_[np.full(count, -999.0), rng.normal(size=300 - count)]}) for count in (0, 30))
     result = compare(X, Y, random_state=0)
-    assert " ".join(result.plot_feature().get_xlabel().split()) == "x (5% of the values, far out, not drawn)"
+    assert " ".join(result.plot_feature().get_xlabel().split()) == "x (5% far out, not drawn)"
     assert "5% of the values, far out, not drawn" in result.to_html()
 
 

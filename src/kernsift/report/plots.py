@@ -419,7 +419,7 @@ def _histogram(picture: Histogram, ax: Axes) -> None:
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
         ax.stairs(shares, edges, fill=True, alpha=0.3, color=colour)
         ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_shortened(series))
-    far = f" ({100 * picture.beyond:.2g}% of the values, far out, not drawn)" if picture.beyond else ""
+    far = f" ({100 * picture.beyond:.2g}% far out, not drawn)" if picture.beyond else ""
     ax.set(xlabel=_wrapped(picture.label + far, _letters_across(ax)), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
@@ -467,7 +467,7 @@ def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
         if axis is axis.axes.xaxis:  # ticks whose labels, which matplotlib shortens from a million on, do not overlap
             longest = max(len(f"{end:.0f}") for end in (values.min(), values.max()))
             most = _letters_across(axis.axes) // (min(max(longest, 4), 7) + 1)
-            axis.set_major_locator(_ticker().MaxNLocator(min(max(most, 2), 9), steps=[1, 2, 2.5, 5, 10]))
+            axis.set_major_locator(_ticker().MaxNLocator(min(max(most, 2), 9), steps=[1, 2, 5, 10]))
         return values
     dates: Any = required("matplotlib.dates", "Plots need matplotlib")
     most = max(3, _letters_across(axis.axes) // 6) if axis is axis.axes.xaxis else 8
