@@ -980,3 +980,22 @@ def test_a_feature_that_only_rows_left_out_have_is_not_described(
     for result in (compare(frame, by=label, **options), relate(frame, label, **options)):
         assert result["late"].pvalue == 1 and result.describe(result.names.index("late")) == ""
         assert result.descriptions[result.names.index("late")].text == ""
+
+
+@pytest.mark.parametrize("few", [8, 30, 300])
+def test_a_sample_beyond_the_other_is_higher_or_lower_whatever_its_size(few: int) -> None:
+    rng = np.random.default_rng(few)
+    first, second = rng.normal(size=(300, 1)), 7 + rng.normal(size=(few, 1))
+    middles = f"median {np.median(second):.3g} v"
+
+    def said(one: Any, two: Any) -> str:
+        return compare(one, two, random_state=0).descriptions[0].text
+
+    # The spread is named as well where it differs by chance.
+    assert re.match(rf"higher (and \w+ )?in Y: {middles}", said(first, second))
+    assert re.match(r"lower (and \w+ )?in Y: median -", said(-first, -second))
+    days = [np.datetime64("2024-01-01") + (rows * 10).astype("m8[D]")[:, 0] for rows in (first, second)]
+    assert re.match(r"later (and \w+ )?in Y: median 2024-", said(*(pd.DataFrame({"day": day}) for day in days)))
+    classes = np.repeat(["a", "b", "c"], [150, 150, few])
+    [found] = relate(np.vstack([first, second]), classes, random_state=0).descriptions
+    assert "highest in y = c" in found.text or found.text.startswith(f"higher in y = c: {middles}")

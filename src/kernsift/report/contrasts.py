@@ -59,7 +59,20 @@ def main_contrast(shape: Contrast, first: np.ndarray, second: np.ndarray, featur
     """The contrast that is described of two samples, whose shift and spread are `shape`."""
     _, scale, _, view, single_values = feature
     atom = common_value(first, second, scale) if single_values else None
-    return best_contrast(shape, atom, changed_interval(first, second, scale, single_values), view)
+    interval = changed_interval(first, second, scale, single_values)
+    found = best_contrast(shape, atom, interval, view)
+    if found is interval and not interval.one_value and (up := _apart(first, second)):
+        # A few rows beyond nearly all others: an interval has as large a contrast, but says less.
+        return Contrast(
+            found.size, scale.higher if up > 0 else scale.lower, _shift_phrase(first, second, up > 0, scale)
+        )
+    return found
+
+
+def _apart(first: np.ndarray, second: np.ndarray) -> int:
+    """1 if nearly all values of the second sample are above nearly all of the first, -1 if below, else 0."""
+    (low, high), (other_low, other_high) = (np.quantile(sample, [0.05, 0.95]) for sample in (first, second))
+    return int(other_low > high) - int(other_high < low)
 
 
 def best_contrast(shape: Contrast, atom: Contrast | None, interval: Contrast, view: str) -> Contrast:
