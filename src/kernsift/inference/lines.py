@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
 from kernsift.estimators.null_laws.permutation_law import score_of
-from kernsift.estimators.scores import Path, Scores
+from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 from kernsift.execution.arrays import slices
 from kernsift.inference.outcome import Outcome
 
@@ -61,7 +61,7 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
     values, columns = scores.estimate[selected], scores.cov.columns(selected)
     variances = columns[selected, np.arange(len(selected))]
     paths: list[Path | None] = [None] * len(selected)
-    if hasattr(scores.cov, "paths"):  # a `CurvedCovariance`; to check that by its type takes longer
+    if isinstance(scores.cov, CurvedCovariance):
         paths = scores.cov.paths(selected, columns)
 
     unions, varies = [EVERYWHERE] * len(selected), variances > 0
