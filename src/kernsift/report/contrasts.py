@@ -259,7 +259,7 @@ def changed_interval(
     within = (values > edges[low]) & (values <= edges[high])
     one = values[~within if outside else within]
     one_value = len(one) == 1 and not few and single_values
-    if one_value or (len(one) == 1 and few):
+    if len(one) == 1 and (few or single_values):
         place = _values_phrase(float(one[0]), scale)
     return Contrast(float(sizes[low, high]), f"{more_or_fewer(a, b)} {place}", percent_versus(a, b), one_value)
 

@@ -200,8 +200,6 @@ def _along_component(found: Description) -> Description:
 
 def _if_component_shows(found: Description) -> Description:
     """What the first component of several columns shows; the test sees all of them, so that it may show nothing."""
-    return (
-        found
-        if found.size >= _CLEAR_CHANGE
-        else Description("not seen in the first principal component", typical=found.typical)
-    )
+    if found.size >= _CLEAR_CHANGE:
+        return found
+    return Description("not seen in the first principal component", typical=found.typical)

@@ -65,8 +65,10 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
     if isinstance(table, SparseTable):  # whose columns are mostly 0, which identifiers are not
         return
     # Dates and durations that repeat identify no subject; two tables of different months share no day.
-    times = [isinstance(table.origin.get(name), float | np.timedelta64) for name in table.names]
-    single = np.flatnonzero((np.diff(table.offsets) == 1) & ~np.array(times))
+    times = {name for name, origin in table.origin.items() if isinstance(origin, float | np.timedelta64)}
+    single = np.flatnonzero(np.diff(table.offsets) == 1)
+    if times:
+        single = single[[table.names[feature] not in times for feature in single.tolist()]]
     # A few rows suffice to exclude most columns with fractions. Rows of a subject are often adjacent, so that the first
     # rows may have one value.
     row_sets: Iterable[np.ndarray] = (spaced_rows(rows, _SAMPLED_ROWS) for rows in (_FEWEST_SUBJECTS, table.n))

@@ -89,20 +89,20 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
     """
     laws: list[Law] = [(0.0, None)] * len(features)
     labelled, drawn = list[int](), list[int]()
-    n, most = int(features[0].counts.sum()), math.log(MOST_ENUMERATED)
+    cells, most = features[0].joint.sum(axis=0).astype(int), math.log(MOST_ENUMERATED)
+    n, labellings = int(cells.sum()), log_arrangements(cells)
     for place in sorted(range(len(features)), key=lambda place: features[place].counts.tolist()):  # for cached tables
-        feature = features[place]
-        counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
-        labellings = log_arrangements(cells)
+        counts = features[place].counts[None, :]
         if log_tables(counts, cells)[0] <= min(labellings, most):
-            laws[place] = _over_tables(feature)
+            laws[place] = _over_tables(features[place])
         else:
             few_labelled = rare and n > OUTLIER_ROWS and not is_sparse(counts)[0]
             (labelled if labellings <= most or few_labelled else drawn).append(place)
     drawn.sort(key=lambda place: _others(features[place]))  # so that columns with few such rows need few draws
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         _put_laws(laws, features, places, law, rng_seed, _DRAWN)
-        if law is _over_labellings or n <= SMALL_ROWS:  # more draws of more rows take too long
+        # More draws of more rows take too long.
+        if labellings > most and (law is _over_labellings or n <= SMALL_ROWS):
             deep = [place for place in places if _needs_more(features[place], laws[place])]
             _put_laws(laws, features, deep, law, rng_seed, _DEEP)
     log_pvalues, gaps = zip(*laws, strict=True)
@@ -127,9 +127,8 @@ def _put_laws(
 
 def _needs_more(feature: ViewedFeature, law: Law) -> bool:
     """Whether a sampled tail is imprecise, and not so small that the continuous law replaces it."""
-    sampled = log_arrangements(feature.joint.sum(axis=0).astype(int)) > math.log(MOST_ENUMERATED)
     least = np.min(feature.log_tails - np.log(feature.weights))
-    return sampled and law[0] < math.log(_ENOUGH / _DRAWN) and least > math.log(_DEEPEST)
+    return bool(law[0] < math.log(_ENOUGH / _DRAWN) and least > math.log(_DEEPEST))
 
 
 def _over_tables(feature: ViewedFeature) -> Law:
